@@ -319,6 +319,78 @@ TEST(Portable, StagingCopiesWhatTensorsNeed) {
   }
 }
 
+// y[h, w, o] = the sum over a window of 3 x 3 and c of x[h + i - 1, w + j - 1, c] * f[i, j, c, o]; places outside of x do not count, or are 0.
+portable::Kernel convolution(bool is_within) {
+  portable::Kernel kernel;
+  kernel.name = "convolution";
+  kernel.symbols = 4;  // h, w, o, c
+  kernel.inputs = 2;
+  kernel.outputs = 1;
+  using E = portable::Expression;
+  for (int64_t i = 0; i < 4; ++i) kernel.expressions.push_back({E::kSymbol, i});
+  for (int64_t i = 0; i < 6; ++i) kernel.expressions.push_back({E::kDimension, i});
+  const uint32_t h = 0, w = 1, o = 2, c = 3, at_h = 4, at_w = 5, at_o = 6, at_i = 7, at_j = 8, at_c = 9, three = 10, row = 13, column = 15;
+  kernel.expressions.insert(kernel.expressions.end(), {{E::kConstant, 3},
+                                                       {E::kConstant, -1},
+                                                       {E::kAdd, 0, at_h, at_i},
+                                                       {E::kAdd, 0, 12, 11},
+                                                       {E::kAdd, 0, at_w, at_j},
+                                                       {E::kAdd, 0, 14, 11}});
+  kernel.tensors = {{HEDDLE_TYPE_F32, {h, w, c}}, {HEDDLE_TYPE_F32, {three, three, c, o}}, {HEDDLE_TYPE_F32, {h, w, o}}};
+  portable::Node node;
+  node.kind = portable::NodeKind::kContract;
+  node.extents = {h, w, o, three, three, c};
+  node.reduced = 3;
+  if (is_within) node.within = {{row, h}, {column, w}};
+  node.reads.resize(2);
+  node.reads[0].tensor = 0;
+  node.reads[0].place = {row, column, at_c};
+  node.reads[0].has_outside = !is_within;
+  node.reads[1].tensor = 1;
+  node.reads[1].place = {at_i, at_j, at_c, at_o};
+  node.first_reads = 2;
+  node.bodies.resize(2);
+  node.bodies[0].yields = {6, 7};
+  node.bodies[1].yields = {3};
+  node.results = {2};
+  kernel.nodes.push_back(node);
+  return kernel;
+}
+
+// Images of one pixel and of many, with a few channels and with more than a block; weights that are infinite make no NaN where they do not count.
+TEST(Portable, ConvolutionsAreRight) {
+  const int64_t shapes[][4] = {{1, 1, 8, 1}, {5, 4, 9, 3}, {12, 11, 40, 20}, {3, 50, 130, 33}, {2, 2, 3, 5}};
+  std::string error;
+  for (const bool is_within : {true, false}) {
+    std::vector<portable::Program> programs;
+    ASSERT_TRUE(portable::load(image_of(convolution(is_within)), &programs, &error)) << error;
+    for (const auto& [h, w, o, c] : shapes) {
+      for (const bool has_infinity : {false, true}) {
+        if (has_infinity && !is_within) continue;
+        auto x = numbers(static_cast<size_t>(h * w * c), 1), f = numbers(static_cast<size_t>(9 * c * o), 2);
+        if (has_infinity) f[0] = std::numeric_limits<float>::infinity();
+        std::vector<float> y(static_cast<size_t>(h * w * o), -1.0f);
+        const int64_t symbols[] = {h, w, o, c};
+        ASSERT_TRUE(programs[0].run({memory(x), memory(f), memory(y)}, symbols, 4, &error)) << error;
+        for (int64_t at = 0; at < h * w * o; ++at) {
+          const int64_t row = at / o / w, column = at / o % w, channel = at % o;
+          double sum = 0;
+          for (int64_t k = 0; k < 9 * c; ++k) {
+            const int64_t i = row + k / c / 3 - 1, j = column + k / c % 3 - 1;
+            if (i < 0 || j < 0 || i >= h || j >= w) continue;
+            sum += double{x[static_cast<size_t>((i * w + j) * c + k % c)]} * f[static_cast<size_t>(k * o + channel)];
+          }
+          if (std::isinf(sum)) {
+            ASSERT_EQ(y[static_cast<size_t>(at)], sum);
+          } else {
+            ASSERT_NEAR(y[static_cast<size_t>(at)], sum, 1e-4) << h << " " << w << " " << o << " " << c << " at " << at;
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(Portable, CallsAreChecked) {
   portable::Kernel kernel = product();
   std::string error;

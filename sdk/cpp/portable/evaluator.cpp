@@ -221,24 +221,20 @@ bool Evaluator::load(const Node& node, const PreparedBody& body, uint32_t read, 
     return true;
   }
   const size_t rank = access.place.size();
-  Position positions[HEDDLE_MAX_RANK];
   bool is_simple = access.gathers.empty();
   int64_t offset = 0, step = 0;
-  for (size_t d = 0; d < rank; ++d) {
-    const Expression& e = call_.prepared.kernel.expressions[access.place[d]];
-    if (e.kind == Expression::kDimension && e.value >= body.shape.indices) continue;
-    positions[d] = positions_[access.place[d]];
-    if (!is_simple) continue;
+  for (size_t d = 0; d < rank && is_simple; ++d) {
+    const Position& position = positions_[access.place[d]];
     int64_t last;
     const int64_t extent = view.extents[d];
-    if (!last_of(positions[d], run.count, &last) || std::min(positions[d].base, last) < 0 || std::max(positions[d].base, last) >= extent) {
+    if (!last_of(position, run.count, &last) || std::min(position.base, last) < 0 || std::max(position.base, last) >= extent) {
       is_simple = false;
     } else {
-      offset += positions[d].base * view.strides[d];
-      if (run.count > 1) step += positions[d].step * view.strides[d];
+      offset += position.base * view.strides[d];
+      if (run.count > 1) step += position.step * view.strides[d];
     }
   }
-  if (!is_simple) return load_each(node, body, read, run, positions, out);
+  if (!is_simple) return load_each(node, body, read, run, out);
   const uint32_t size = bytes_of(view.scalar);
   char* own = loads_.data() + (read - body.shape.first_read) * static_cast<size_t>(call_.prepared.lanes) * 8;
   const bool is_uniform = step == 0 || run.count == 1;
@@ -254,8 +250,7 @@ bool Evaluator::load(const Node& node, const PreparedBody& body, uint32_t read, 
 }
 
 // Places that have no step, or are in part outside of the tensor.
-bool Evaluator::load_each(const Node& node, const PreparedBody& body, uint32_t read, const Run& run, const Position* positions,
-                          Lanes* out) {
+bool Evaluator::load_each(const Node& node, const PreparedBody& body, uint32_t read, const Run& run, Lanes* out) {
   const Read& access = node.reads[read];
   const View& view = call_.tensors[access.tensor];
   const std::vector<Expression>& all = call_.prepared.kernel.expressions;
@@ -291,7 +286,7 @@ bool Evaluator::load_each(const Node& node, const PreparedBody& body, uint32_t r
         if (index < 0) index = add(index, extent);
         index = std::max<int64_t>(0, std::min(index, extent - 1));
       } else {
-        index = positions[d].at(l);
+        index = positions_[access.place[d]].at(l);
       }
       if (index < 0 || index >= extent) {
         if (!access.has_outside && !(run.active && !run.active[l])) {

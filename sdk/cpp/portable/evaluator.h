@@ -12,7 +12,7 @@
 namespace heddle::sdk::portable {
 
 inline constexpr int64_t kMostLanes = 256;
-inline constexpr int64_t kBlockRows = 96, kBlockColumns = 128, kBlockDepth = 128;  // of products; 48 + 64 + 48 KiB of f32
+inline constexpr int64_t kBlockRows = 160, kBlockColumns = 128, kBlockDepth = 96;  // of products; 60 + 48 + 80 KiB of f32
 
 // A body, with what does not depend on a call.
 struct PreparedBody {
@@ -105,7 +105,7 @@ class Evaluator {
   void divide(const Expression& expression, Position* out, size_t number, const Position& a, const Position& b, int64_t count);
   int64_t* lanes_of(size_t number);
   bool load(const Node& node, const PreparedBody& body, uint32_t read, const Run& run, Lanes* out);
-  bool load_each(const Node& node, const PreparedBody& body, uint32_t read, const Run& run, const Position* positions, Lanes* out);
+  bool load_each(const Node& node, const PreparedBody& body, uint32_t read, const Run& run, Lanes* out);
   const void* all_lanes(Scalar type, const Lanes& value, int64_t count, uint32_t which);
 
   Call& call_;

@@ -6,19 +6,24 @@
 
 namespace heddle::sdk::portable {
 
-inline constexpr int64_t kTileRows = 6, kTileColumns = 16;
+inline constexpr int64_t kTileColumns = 16, kPanelColumns = 2 * kTileColumns;
 
 struct Product {
   const float* a;  // row r begins at a + r * a_stride; depth elements
   int64_t a_stride;
-  const float* b;  // row k begins at b + k * b_stride; memory up to a multiple of kTileColumns
-  int64_t b_stride;
-  float* sums;  // likewise, a row for each of a
+  // Column c of row k is at b + c / kPanelColumns * b_panel + k * b_stride + c % kPanelColumns; memory up to a multiple of kTileColumns. Panels that are
+  // dense, b_stride = kPanelColumns, stay in the first cache.
+  const float* b;
+  int64_t b_stride, b_panel;
+  float* sums;  // row r begins at sums + r * sums_stride; memory up to a multiple of kTileColumns
   int64_t sums_stride;
   int64_t rows, columns, depth;
 };
 
-// sums += a * b. Columns beyond the last one, up to a multiple of a tile, are computed as well.
+// sums += a * b. Columns beyond the last one, up to a multiple of a tile, are computed as well. The bits are the same on any processor that has AVX2.
 void multiply_block(const Product& product);
+
+// Whether none is infinite or NaN.
+bool are_finite(const float* values, int64_t count);
 
 }  // namespace heddle::sdk::portable

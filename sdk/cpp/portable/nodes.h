@@ -57,6 +57,7 @@ class NodeRunner {
   enum class Product { kNo, kDone, kByElement, kFailed };
   Product multiply();
   int64_t group_of(const PreparedBody& factor, int32_t dim) const;
+  bool find_form(const std::vector<int32_t>& batch, ProductForm* out) const;
 
   // lines.cpp
   bool scatter();

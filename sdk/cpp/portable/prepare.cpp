@@ -60,8 +60,14 @@ class Preparer {
       for (uint32_t i = 0; i < node.bodies.size(); ++i) out.bodies.push_back(prepare(node, node.bodies[i], i));
       if (node.kind == NodeKind::kContract) {
         for (uint32_t value : node.bodies[0].yields) out.factors.push_back(prepare(node, pruned(node.bodies[0], {value}), 0));
-        if (node.accumulator == Scalar::kF32)
-          blocks = sizeof(float) * (kBlockRows * kBlockDepth + kBlockDepth * kBlockColumns + kBlockRows * kBlockColumns);
+        if (node.accumulator == Scalar::kF32) {
+          // Blocks, and for both factors the places of their elements and in their bounds.
+          uint64_t places = 1 + node.within.size(), rank = 0;
+          for (const Read& read : node.reads) rank = std::max<uint64_t>(rank, read.place.size());
+          places = (places + rank) * (kBlockRows + kBlockColumns + 2 * kBlockDepth) * sizeof(int64_t);
+          const uint64_t elements = kBlockRows * kBlockDepth + kBlockDepth * kBlockColumns + kBlockRows * kBlockColumns;
+          blocks = std::max(blocks, elements * sizeof(float) + places);
+        }
       }
       for (const Within& within : node.within) out.within_dims |= p_.dims[within.index];
       for (const PreparedBody& body : out.bodies) {

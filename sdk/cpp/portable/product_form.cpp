@@ -119,7 +119,7 @@ bool find_product(const Kernel& kernel, uint32_t index, const int64_t* symbols, 
       if (side == 0 && reduced_dims && (place->dims & ((uint64_t{1} << parallel) - 1))) out->is_convolution = true;
       const int64_t extent = affines.of(tensor.extents[d])->offset;
       // The interpreter checks every place; a kernel of the driver's own relies on these bounds.
-      out->bounds.push_back({place->offset, extent, place->steps});
+      out->bounds.push_back({place->offset, extent, place->steps, side == 0 ? ProductBound::kLeft : ProductBound::kRight});
       stride = mul(stride, std::max<int64_t>(1, extent));
     }
   }

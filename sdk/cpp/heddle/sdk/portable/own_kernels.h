@@ -26,6 +26,7 @@ struct ProductDim {
 struct ProductBound {
   int64_t offset, bound;
   std::vector<int64_t> steps;
+  enum Of : uint8_t { kNode, kLeft, kRight } of = kNode;  // a condition of the node, or an extent of a factor's tensor
 };
 
 // A contraction whose factors are elements of two tensors, as they are:
