@@ -2,6 +2,8 @@
 // Ops that only move elements, with the ops that are computed only for or from them.
 #include "compiler/passes/fusion.h"
 
+#include "compiler/ir/filter_order.h"
+
 using namespace mlir;
 
 namespace heddle::passes {
@@ -43,8 +45,8 @@ bool is_narrow_concat(Operation* op) {
 void Fuser::take_transpose(Group& group, tx::PackOp pack) {
   auto transpose = pack.getInput().getDefiningOp<tx::TransposeOp>();
   Group* moved = producer(pack.getInput());
-  if (!transpose || !moved || moved->ops.size() != 1 || !transpose->hasOneUse() || pack.getGroups() != 1) return;
-  if (transpose.getPermutation() != ArrayRef<int64_t>{1, 0}) return;
+  if (!transpose || !moved || moved->ops.size() != 1 || !transpose->hasOneUse() || pack.getWinograd()) return;
+  if (!tx::stores_channels_first(transpose)) return;
   Group whole = group;
   whole.ops.insert(transpose);
   count_reads(whole);

@@ -3,7 +3,7 @@
 // the call. Other families read them as they are; those of 16 bits also if they are transposed.
 #include "compiler/passes/passes.h"
 
-#include "compiler/ir/tx.h"
+#include "compiler/ir/filter_order.h"
 #include "compiler/passes/constant_expression.h"
 #include "compiler/passes/slots.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -68,19 +68,14 @@ bool packs_in_call(tx::MatmulOp matmul) {
   return tx::tensor(matmul.getRhs()).getDimSize(1) % row_multiple == 0 && rows_of(matmul).value_or(fewest_rows) >= fewest_rows;
 }
 
-// The filter [1..., C, F] of a call as a matrix [C, F], if it is a transposed one of a single tap, which would be copied to another layout in any case;
-// else null.
-Value matrix_of_call(OpBuilder& builder, tx::ConvOp conv) {
+// Whether panels for a filter of a call are worth being written in that call: it would be copied to another layout in any case.
+bool packs_in_call(tx::ConvOp conv) {
   auto transpose = conv.getFilter().getDefiningOp<tx::TransposeOp>();
-  if (conv.getGroups() != 1 || !transpose || !transpose->hasOneUse() || !has_panels(conv.getInput(), conv.getFilter())) return {};
-  ArrayRef<int64_t> shape = tx::tensor(conv.getFilter()).getShape(), permutation = transpose.getPermutation();
-  const int64_t channels = shape[shape.size() - 2], columns = shape.back();
-  if (!tx::element_of(conv.getFilter()).isF32() || tx::tensor(conv.getFilter()).getNumElements() != channels * columns) return {};
-  if (permutation.back() > permutation[permutation.size() - 2] || is_constant_expression(conv.getFilter())) return {};
-  Location loc = conv.getLoc();
-  Type f32 = builder.getF32Type();
-  Value stored = builder.create<tx::ReshapeOp>(loc, RankedTensorType::get({columns, channels}, f32), transpose.getInput());
-  return builder.create<tx::TransposeOp>(loc, RankedTensorType::get({channels, columns}, f32), stored, SmallVector<int64_t>{1, 0});
+  if (!transpose || !transpose->hasOneUse() || !tx::stores_channels_first(transpose) || !has_panels(conv.getInput(), conv.getFilter()))
+    return false;
+  if (!tx::element_of(conv.getFilter()).isF32() || is_constant_expression(conv.getFilter())) return false;
+  const int64_t columns = tx::tensor(conv.getFilter()).getShape().back() / static_cast<int64_t>(conv.getGroups());
+  return columns >= panel_granularity / 2;
 }
 
 void pack_filter(tx::ConvOp conv, const Devices& devices, StringRef family, WidenedWeights& widened) {
@@ -98,14 +93,8 @@ void pack_filter(tx::ConvOp conv, const Devices& devices, StringRef family, Wide
   if (groups > 1 && type.getDimSize(type.getRank() - 2) == 1) return;
   OpBuilder builder(conv);
   SmallVector<int64_t> shape(type.getShape());
-  if (!is_known) {
-    if (Value matrix = matrix_of_call(builder, conv)) {
-      conv.getFilterMutable().assign(pack(builder, conv.getLoc(), matrix, 1));
-      conv.setPackedShape(shape);
-    }
-    return;
-  }
-  bool winograd = devices.prefers_winograd(family, conv);
+  if (!is_known && !packs_in_call(conv)) return;
+  bool winograd = is_known && devices.prefers_winograd(family, conv);
   conv.getFilterMutable().assign(pack(builder, conv.getLoc(), conv.getFilter(), groups, winograd));
   conv.setPackedShape(shape);
   conv.setWinograd(winograd);
@@ -162,17 +151,25 @@ void sum_rows(tx::MatmulOp matmul) {
   matmul.erase();
 }
 
-// One row times a matrix that would have to be transposed in each call: sums along the rows of the matrix as it is, so that it is only read.
-bool sum_columns(tx::MatmulOp matmul) {
-  if (rows_of(matmul) != 1 || !is_of_call(matmul)) return false;
-  Value matrix = transposed_of(matmul);
-  if (!matrix) return false;
-  OpBuilder builder(matmul);
-  auto vector_type = RankedTensorType::get({tx::tensor(matrix).getDimSize(1)}, builder.getF32Type());
-  Value vector = builder.create<tx::ReshapeOp>(matmul.getLoc(), vector_type, matmul.getLhs());
-  Value sums = sums_of_rows(builder, matmul.getLoc(), matrix, vector);
-  matmul.getResult().replaceAllUsesWith(builder.create<tx::ReshapeOp>(matmul.getLoc(), tx::tensor(matmul.getResult()), sums));
-  matmul.erase();
+// Whether kernels read this matrix [N, K] of a call as it lies: few rows need no panels, and for some more, workgroups make panels of their own.
+bool reads_as_it_lies(tx::MatmulOp matmul, Value matrix) {
+  constexpr int64_t few_rows = 8, most_rows = 512;
+  const int64_t rows = rows_of(matmul).value_or(INT64_MAX);
+  if (rows <= few_rows) return true;
+  // Panels that several products read are written once.
+  auto packs = [&](Operation* user) {
+    auto other = llvm::dyn_cast<tx::MatmulOp>(user);
+    return (other && other.getRhs() == matrix && other.getTransposeRhs()) || llvm::isa<tx::TransposeOp>(user);
+  };
+  return rows <= most_rows && tx::tensor(matrix).getDimSize(0) >= panel_granularity / 2 && llvm::count_if(matrix.getUsers(), packs) == 1;
+}
+
+// A matrix that would have to be transposed in each call is only read.
+bool read_as_it_lies(tx::MatmulOp matmul) {
+  Value matrix = is_of_call(matmul) ? transposed_of(matmul) : Value();
+  if (!matrix || !reads_as_it_lies(matmul, matrix)) return false;
+  matmul.getRhsMutable().assign(matrix);
+  matmul.setTransposeRhs(true);
   return true;
 }
 
@@ -208,7 +205,7 @@ struct PackWeights : PassWrapper<PackWeights, OperationPass<func::FuncOp>> {
         return;
       }
       if (auto conv = llvm::dyn_cast<tx::ConvOp>(op)) pack_filter(conv, devices_, family, widened);
-      if (!matmul || sum_columns(matmul)) return;
+      if (!matmul || read_as_it_lies(matmul)) return;
       pack_rhs(matmul, widened);
       sum_rows(matmul);
     });

@@ -78,6 +78,109 @@ TEST(Matmul, MultipliesWhenNIsOneOr17) {
   check(Matmul{.rows = 29, .depth = 77, .columns = 1});
   check(Matmul{.rows = 29, .depth = 77, .columns = 17, .bias = true});
 }
+// Workgroups pack what they read: the same bits as with panels.
+TEST(Matmul, PacksInWorkgroups) {
+  for (int64_t rows : {9, 50, 128}) {
+    for (auto [depth, columns] : std::vector<std::pair<int64_t, int64_t>>{{1, 8}, {17, 75}, {64, 128}, {100, 33}, {2100, 40}, {768, 200}}) {
+      SCOPED_TRACE(std::to_string(rows) + " x " + std::to_string(depth) + " x " + std::to_string(columns));
+      const Matmul turned{.rows = rows, .depth = depth, .columns = columns, .packed = false, .bias = true, .transpose_rhs = true};
+      check(turned);
+      Matmul plain = turned;
+      plain.packed = true;
+      plain.transpose_rhs = false;
+      ParsedRegion pack(plain.to_case().pack_region()), packed(plain.to_case().region(true)), own(turned.to_case().region(false));
+      std::vector<Tensor> inputs;
+      for (auto [i, input] : llvm::enumerate(own.region().getInputs()))
+        inputs.push_back(random_tensor(llvm::cast<mlir::RankedTensorType>(input.getType()), {}, {-1, 1}, static_cast<uint32_t>(i + 1)));
+      Tensor matrix{{depth, columns}, std::vector<double>(inputs[1].data.size())};
+      for (int64_t k = 0; k < depth; ++k) {
+        for (int64_t n = 0; n < columns; ++n)
+          matrix.data[static_cast<size_t>(k * columns + n)] = inputs[1].data[static_cast<size_t>(n * depth + k)];
+      }
+      for (const std::string& level : runnable_levels()) {
+        LoadedKernel packer(pack.region(), level), first(packed.region(), level), second(own.region(), level, "microkernel");
+        ASSERT_TRUE(packer.usable() && first.usable() && second.usable());
+        std::vector<Tensor> given = inputs;
+        given[1] = run_kernel(packer, pack.region(), {matrix}, {}, false)[0];
+        EXPECT_EQ(run_kernel(first, packed.region(), given, {}, false)[0].data, run_kernel(second, own.region(), inputs, {}, false)[0].data)
+            << level;
+      }
+    }
+  }
+}
+
+TEST(Matmul, PacksSlicesInWorkgroups) {
+  check(Matmul{.rows = 40,
+               .depth = 70,
+               .columns = 33,
+               .packed = false,
+               .transpose_rhs = true,
+               .before = {1, 3},
+               .after = {0, 9},
+               .rhs_before = {2, 1},
+               .rhs_after = {3, 4}});
+  check(Matmul{.rows = 100, .depth = 70, .columns = 129, .packed = false, .symbolic_rows = true, .transpose_rhs = true});
+}
+
+// Few rows by a transposed matrix as it lies.
+TEST(DotProducts, TakesOddSizes) {
+  for (int64_t rows : {1, 2, 3, 4, 5, 6, 7, 8}) {
+    for (auto [depth, columns] : std::vector<std::pair<int64_t, int64_t>>{{1, 1}, {5, 17}, {16, 16}, {77, 40}, {600, 8}, {64, 200}}) {
+      check(Matmul{.rows = rows, .depth = depth, .columns = columns, .packed = false, .bias = depth > 16, .transpose_rhs = true});
+    }
+  }
+}
+
+TEST(DotProducts, TakesSlicesAndBatches) {
+  check(Matmul{.batch = {2, 1}, .rows = 3, .depth = 70, .columns = 33, .packed = false, .transpose_rhs = true});
+  check(Matmul{.rows = 4,
+               .depth = 70,
+               .columns = 33,
+               .packed = false,
+               .transpose_rhs = true,
+               .before = {1, 3},
+               .after = {0, 9},
+               .rhs_before = {2, 1},
+               .rhs_after = {3, 4}});
+  check(Matmul{.rows = 4, .depth = 70, .columns = 33, .packed = false, .transpose_rhs = true, .pitch = 50});
+}
+
+TEST(DotProducts, DoesTheTail) {
+  for (int64_t columns : {32, 43}) {
+    const std::string result = type_of({5, columns}), t = tensor(result), matrix = type_of({columns, 70}), column = type_of({columns});
+    ParsedRegion parsed(region_text({"5x70xf32", matrix, column, "5xf32", result}, {result},
+                                    "%y = tx.matmul %0, %1 {transpose_rhs} : tensor<5x70xf32>, " + tensor(matrix) + " -> " + t +
+                                        "\n%c = tx.broadcast %2 {dimensions = array<i64: 1>} : " + tensor(column) + " -> " + t +
+                                        "\n%r = tx.broadcast %3 {dimensions = array<i64: 0>} : tensor<5xf32> -> " + t +
+                                        "\n%a = tx.add %y, %c : " + t + "\n%b = tx.mul %a, %r : " + t + "\n%d = tx.tanh %b : " + t +
+                                        "\n%z = tx.add %d, %4 : " + t + "\ntx.yield %z : " + t,
+                                    "attributes {tied = array<i64: 4>}"));
+    CheckOptions options;
+    options.relative = options.absolute = 1e-5;
+    std::vector<Tensor> inputs;
+    for (auto [i, input] : llvm::enumerate(parsed.region().getInputs()))
+      inputs.push_back(random_tensor(llvm::cast<mlir::RankedTensorType>(input.getType()), {}, {-1, 1}, static_cast<uint32_t>(i + 1)));
+    const Expected wanted = expected_results(parsed.region(), inputs, options);
+    for (const std::string& level : runnable_levels()) {
+      LoadedKernel kernel(parsed.region(), level);
+      ASSERT_TRUE(kernel.usable());
+      EXPECT_EQ(kernel.plan_text(), "dot products ");
+      for (bool single : {false, true}) expect_results(run_kernel(kernel, parsed.region(), inputs, {}, single), wanted, options, level);
+    }
+  }
+}
+
+TEST(DotProducts, LeaveOtherRegionsToOthers) {
+  auto taker = [](const Matmul& v) {
+    ParsedRegion parsed(v.to_case().region(v.packed));
+    return targets::make_x86_64_target("x86-64-v4")->plans(parsed.region())->front().strategy;
+  };
+  EXPECT_EQ(taker({.rows = 8, .depth = 8, .columns = 20, .packed = false, .transpose_rhs = true}), "dot products");
+  EXPECT_EQ(taker({.rows = 9, .depth = 8, .columns = 20, .packed = false, .transpose_rhs = true}), "microkernel");
+  EXPECT_EQ(taker({.rows = 4, .depth = 8, .columns = 20, .packed = false, .symbolic_rows = true, .transpose_rhs = true}), "microkernel");
+  EXPECT_EQ(taker({.rows = 4, .depth = 8, .columns = 20, .packed = false}), "microkernel");
+}
+
 // As it lies: the same panels as of a matrix that was transposed before.
 TEST(Matmul, PacksTransposedMatrices) {
   for (auto [depth, columns] :
@@ -105,6 +208,52 @@ TEST(Matmul, PacksTransposedMatrices) {
         EXPECT_EQ(run_kernel(first, plain.region(), {values}, {}, single)[0].data,
                   run_kernel(second, turned.region(), {other}, {}, single)[0].data)
             << level;
+      }
+    }
+  }
+}
+
+// The same panels as of a filter that was copied before.
+TEST(Conv, PacksTransposedFilters) {
+  struct Filter {
+    int64_t taps, channels, columns, groups;
+  };
+  for (auto [taps, channels, columns, groups] :
+       std::vector<Filter>{{1, 8, 24, 1}, {3, 20, 40, 1}, {128, 6, 96, 2}, {9, 5, 34, 2}, {2, 160, 16, 1}, {3, 192, 48, 3}}) {
+    for (bool channels_first : {true, false}) {
+      SCOPED_TRACE(std::to_string(taps) + " x " + std::to_string(channels) + " x " + std::to_string(columns) + " of " +
+                   std::to_string(groups) + (channels_first ? ", channels first" : ""));
+      const int64_t own = (columns / groups + 15) / 16 * 16;
+      const std::string filter = type_of({taps, channels, columns}), packed = type_of({groups * taps * channels * own}),
+                        stored = type_of(channels_first ? Shape{columns, channels, taps} : Shape{columns, taps, channels});
+      auto pack = [&](const std::string& from) {
+        return "%p = tx.pack " + from + " {groups = " + std::to_string(groups) + "} : " + tensor(filter) + " -> " + tensor(packed) +
+               "\ntx.yield %p : " + tensor(packed);
+      };
+      ParsedRegion plain(region_text({filter}, {packed}, pack("%0")));
+      ParsedRegion turned(region_text({stored}, {packed},
+                                      std::string("%t = tx.transpose %0 {permutation = array<i64: ") +
+                                          (channels_first ? "2, 1, 0" : "1, 2, 0") + ">} : " + tensor(stored) + " -> " + tensor(filter) +
+                                          "\n" + pack("%t")));
+      Tensor values = random_tensor(llvm::cast<mlir::RankedTensorType>(plain.region().getInputs()[0].getType()), {}, {-2, 2}, 1);
+      Tensor other{shape_of(llvm::cast<mlir::RankedTensorType>(turned.region().getInputs()[0].getType()), {}),
+                   std::vector<double>(values.data.size())};
+      for (int64_t t = 0; t < taps; ++t) {
+        for (int64_t c = 0; c < channels; ++c) {
+          for (int64_t f = 0; f < columns; ++f) {
+            const int64_t at = channels_first ? (f * channels + c) * taps + t : (f * taps + t) * channels + c;
+            other.data[static_cast<size_t>(at)] = values.data[static_cast<size_t>((t * channels + c) * columns + f)];
+          }
+        }
+      }
+      for (const std::string& level : runnable_levels()) {
+        LoadedKernel first(plain.region(), level), second(turned.region(), level, "pack");
+        ASSERT_TRUE(first.usable() && second.usable());
+        for (bool single : {false, true}) {
+          EXPECT_EQ(run_kernel(first, plain.region(), {values}, {}, single)[0].data,
+                    run_kernel(second, turned.region(), {other}, {}, single)[0].data)
+              << level;
+        }
       }
     }
   }

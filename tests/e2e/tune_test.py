@@ -186,7 +186,7 @@ class Tune(HeddleTestCase):
 
 class Plans(HeddleTestCase):
     """What a report says of each region: the plans of all strategies, which were taken, and who refused."""
-    STRATEGIES = {"cpu": ["pack", "depthwise", "winograd", "blocks", "microkernel", "siblings", "walks", "attention", "rows", "output groups", "generic"],
+    STRATEGIES = {"cpu": ["pack", "depthwise", "winograd", "blocks", "dot products", "microkernel", "siblings", "walks", "attention", "rows", "output groups", "generic"],
                   "cuda": ["attention", "rows", "gemv", "output groups", "generic"]}
 
     def report(self, *arguments):

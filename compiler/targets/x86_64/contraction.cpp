@@ -4,8 +4,10 @@
 #include "compiler/targets/x86_64/strategies.h"
 
 #include "compiler/targets/x86_64/contraction_shape.h"
+#include "compiler/targets/x86_64/dot_products.h"
 #include "compiler/targets/x86_64/halo_copy.h"
 #include "compiler/targets/x86_64/microkernel.h"
+#include "compiler/targets/x86_64/panel_columns.h"
 
 using namespace mlir;
 
@@ -46,8 +48,14 @@ int64_t plane_table(const ContractionShape& shape) {
   return llvm::divideCeilSigned(shape.needed_height(shape.height) * shape.needed_width(shape.width) * shape.channels, 2);
 }
 
-// Bytes of a band's copy, or nothing if they exceed the largest workspace.
+// Bytes of a band's copy, or of a workgroup's own panel, or nothing if they exceed the largest workspace.
 std::optional<uint64_t> workspace_bytes_of(const ContractionShape& shape, const ContractionTiling& tiling) {
+  if (shape.transposed) {
+    int64_t bytes = 0;
+    const int64_t row_bytes = Panels::shared(shape.columns).wide * Panels::unit * 4;
+    if (__builtin_mul_overflow(tiling.pass_depth, row_bytes, &bytes) || bytes > largest_workspace_bytes) return {};
+    return static_cast<uint64_t>(bytes);
+  }
   if (!shape.needs_halo()) return 0;
   int64_t bytes = 0;
   if (__builtin_mul_overflow(shape.band_width(tiling.band_size), shape.band_height(tiling.band_size), &bytes)) return {};
@@ -253,6 +261,7 @@ class ContractionWriter {
     Value accumulate;
     int64_t most;  // rows of K, at most
     bool last;
+    int64_t rows = 0;  // of K, for one tap; 0: symbolic
   };
 
   // As ContractionTiling::of divides a static K, so that a sum is the same.
@@ -285,7 +294,8 @@ class ContractionWriter {
         p.a = k_.pointer(a, start, f32());
         p.b_row = start;
         p.batches = k_.index(1);
-        p.depth = last ? k_.index(order_.channels - (tiling_.passes - 1) * tiling_.pass_depth) : k_.index(tiling_.pass_depth);
+        p.rows = last ? order_.channels - (tiling_.passes - 1) * tiling_.pass_depth : tiling_.pass_depth;
+        p.depth = k_.index(p.rows);
         p.most = tiling_.pass_depth;
       } else {
         Value start = k_.mul(index, tiling_.pass_blocks);
@@ -317,6 +327,25 @@ class ContractionWriter {
                       ? k_.index(own_.wide * Panels::unit)
                       : k_.make<arith::SelectOp>(is_wide, k_.index(own_.wide * Panels::unit), k_.index((own_.wide - 1) * Panels::unit));
     return k_.add(start, k_.mul(row, width));
+  }
+
+  // Element of the rhs where row `row` of what a panel is, or is made of, starts.
+  Value panel_source(Value panel, Value row) {
+    if (!shape_.transposed) return panel_row(panel, row);
+    return k_.add(k_.mul(first_unit(k_, own_, panel), Panels::unit * shape_.rhs_row), row);
+  }
+
+  // Copies a pass of the panel's columns to the workspace.
+  void pack(const Segment& segment, Value source, int64_t depth) {
+    Value step = k_.index(segment.units * Panels::unit);
+    auto unit = [&](Value number, Value existing) {
+      Value from = k_.pointer(source, k_.mul(number, Panels::unit * shape_.rhs_row), f32());
+      Value to = k_.pointer(k_.workspace(), k_.mul(number, Panels::unit), f32());
+      write_columns(k_, f32(), {from, shape_.rhs_row, to, step, depth, existing});
+    };
+    const int64_t whole = segment.columns / Panels::unit, rest = segment.columns % Panels::unit;
+    if (whole > 0) k_.loop(k_.index(0), k_.index(whole), [&](Value number) { unit(number, {}); });
+    if (rest > 0) unit(k_.index(whole), k_.index(rest));
   }
 
   // Short reductions over panels that all stay in L2: every tile of rows visits all panels, so that C and the epilogue's operands are walked in
@@ -361,7 +390,7 @@ class ContractionWriter {
     form.lanes = vectors.lanes;
     form.panel = segment.units * Panels::unit;
     form.columns = segment.columns;
-    form.packed = shape_.packed;
+    form.packed = shape_.in_panels();
     form.epilogue = pass.last && !shape_.epilogue.empty() ? &shape_.epilogue : nullptr;
     if (!shape_.rhs_element.isF32()) form.integers = shape_.rhs_element;
     form.has_zero = shape_.zero.has_value();
@@ -372,8 +401,12 @@ class ContractionWriter {
     call.batches = pass.batches;
     call.depth = pass.depth;
     call.ldb = k_.index(shape_.rhs_row);
-    Value b_start = shape_.packed ? panel_row(panel, pass.b_row) : k_.add(k_.mul(pass.b_row, shape_.rhs_row), column);
+    Value b_start = shape_.in_panels() ? panel_source(panel, pass.b_row) : k_.add(k_.mul(pass.b_row, shape_.rhs_row), column);
     call.b = k_.pointer(b, b_start, shape_.rhs_element);
+    if (shape_.transposed) {
+      pack(segment, call.b, pass.rows);
+      call.b = k_.workspace();
+    }
     if (!shape_.is_plane) call.ldc = k_.index(shape_.pitch);
     call.accumulate = pass.accumulate;
     form.gathered = gathered_;
@@ -383,7 +416,9 @@ class ContractionWriter {
 
     int64_t most_rows = vectors.rows;
     Prefetch prefetch;
-    if (shape_.packed) {
+    // A panel that is one run of the transposed matrix is prefetched as it lies.
+    const bool is_run = shape_.transposed && tiling_.passes == 1 && shape_.rhs_row == order_.depth();
+    if (shape_.packed || is_run) {
       int64_t pixels = shape_.width == 0 || shape_.is_flat()
                            ? tiling_.band_size
                            : tiling_.band_size * llvm::divideCeilSigned(shape_.width, most_rows) * most_rows;
@@ -398,14 +433,14 @@ class ContractionWriter {
       Value other = pass.last ? k_.make<arith::SelectOp>(k_.less(following, k_.index(own_.count)), following, k_.index(0)) : first_panel_;
       Value other_row = pass.last ? k_.index(0) : k_.add(pass.b_row, pass.most);
       Value next_panel = k_.make<arith::SelectOp>(here, following, other);
-      prefetch.from = k_.pointer(b, panel_row(next_panel, k_.make<arith::SelectOp>(here, pass.b_row, other_row)), shape_.rhs_element);
+      prefetch.from = k_.pointer(b, panel_source(next_panel, k_.make<arith::SelectOp>(here, pass.b_row, other_row)), shape_.rhs_element);
       // The only panel stays in L1 or L2, so the next rows of A are prefetched.
-      prefetch.rows = shape_.is_flat() && shared_.count == 1 && tiling_.passes == 1 && calls > 1;
+      prefetch.rows = shape_.packed && shape_.is_flat() && shared_.count == 1 && tiling_.passes == 1 && calls > 1;
       if (shape_.is_plane) {
         Value tiles = k_.ceil_div(pixels_, k_.index(most_rows));
         prefetch.part = k_.mul(k_.ceil_div(k_.ceil_div(k_.index(panel_words), tiles), k_.index(16)), 16);
         prefetch.step = k_.max(k_.index(1), k_.ceil_div(prefetch.part, k_.index(pass.most)));
-      } else if (calls <= 3) {  // few tiles use this panel: its own rows are needed before the next panel's
+      } else if (calls <= 3 && shape_.packed) {  // few tiles use this panel: its own rows are needed before the next panel's
         prefetch.part = k_.index(0);
         prefetch.step = k_.index(segment.units * Panels::unit * shape_.rhs_bytes() / 4);
         prefetch.from = k_.pointer(call.b, k_.index(4096), f32());
@@ -597,6 +632,8 @@ FailureOr<Plans> plans_microkernel(tx::DispatchOp region) {
   if (llvm::none_of(region.getBody().front(), [](Operation& op) { return tx::is_contraction(&op); })) return failure();
   auto shape = ContractionShape::read(region);
   if (failed(shape) || shape->depthwise || shape->winograd) return failure();
+  if (shape->transposed && shape->width > 0 && shape->width <= most_dot_rows)
+    return shape->root->emitError("x86_64: a transposed matrix is not packed for ") << shape->width << " rows; they are dot products";
   if (shape->is_plane &&
       llvm::any_of(shape->epilogue.operands(), [](const EpilogueOperand& one) { return one.kind == EpilogueOperand::row; })) {
     return shape->root->emitError("x86_64: an image of symbolic size has no epilogue that reads an element per pixel");

@@ -31,14 +31,16 @@ constexpr int64_t usual_depth = 1024;
 
 LogicalResult read_matmul(tx::MatmulOp op, const OperandView& lhs, const OperandView& rhs, ContractionShape& shape) {
   MLIRContext* context = op.getContext();
-  if (op.getTransposeLhs() || op.getTransposeRhs()) {
-    return op.emitError("x86_64: a matmul with transposed operands is not supported; it needs a tx.transpose before it");
-  }
-  shape.packed = op.getPackedShape().has_value();
   ArrayRef<AffineExpr> a = lhs.extents, b = rhs.extents;
+  shape.packed = op.getPackedShape().has_value();
+  shape.transposed = op.getTransposeRhs();
+  if (op.getTransposeLhs() || (shape.transposed && (b.size() != 2 || !shape.rhs_element.isF32() || op.getBlocks()))) {
+    return op.emitError(
+        "x86_64: of a matmul's operands, only a matrix of f32 on the right side may be transposed; others need a tx.transpose");
+  }
   auto depth = tx::static_extent(a.back());
-  auto columns = shape.packed ? std::optional<int64_t>(op.getPackedShape()->back()) : tx::static_extent(b.back());
-  if ((!depth && shape.packed) || !columns) {
+  auto columns = shape.packed ? std::optional<int64_t>(op.getPackedShape()->back()) : tx::static_extent(shape.transposed ? b[0] : b.back());
+  if ((!depth && shape.in_panels()) || !columns) {
     return op.emitError("x86_64: a matmul needs a static extent of N, and of K if its weights are packed");
   }
   if (!depth) shape.depth = a.back();
@@ -76,7 +78,7 @@ LogicalResult read_matmul(tx::MatmulOp op, const OperandView& lhs, const Operand
     auto rhs_row = rhs.static_step(b.size() - 2, b.size() - 1);
     if (!image || !rhs_row) return gaps();
     if (batched) shape.image_rhs = *image;
-    shape.rhs_row = *rhs_row;
+    shape.rhs_row = *rhs_row;  // of a transposed rhs too
   }
   shape.rows = rows;
   shape.width = tx::static_extent(rows).value_or(0);
@@ -327,6 +329,7 @@ class TilingModel {
     double rhs_rate = rhs_bytes_ * static_cast<double>(shape_.groups) <= 400e3 ? 100 : 30;  // L2, or beyond, partly hidden
     double rounds = std::ceil(workgroups / cores);
     double work = shape_.flops_per_image() * static_cast<double>(images_) * share / core_flops_per_ns;
+    if (shape_.transposed) rhs_rate = 10;  // read from memory and packed by each workgroup
     double panels = rhs_bytes_ / static_cast<double>(tiling.blocks) / rhs_rate;
     // A worker that runs several blocks of one band copies it once.
     double bands = std::ceil(rounds / static_cast<double>(column_blocks));

@@ -59,9 +59,10 @@ struct ContractionShape {
   mlir::Type rhs_element;        // f32, floats of 16 bits, or integers of 8 or 16 bits
   std::optional<unsigned> zero;  // binding: what is subtracted from such integers, an f32 per column
   Epilogue epilogue;
-  bool packed = false;     // rhs is in panels
-  bool winograd = false;   // rhs is in transformed panels
-  bool depthwise = false;  // one channel and one column per group
+  bool packed = false;      // rhs is in panels
+  bool transposed = false;  // rhs is [columns, K], which each workgroup copies to panels of its own
+  bool winograd = false;    // rhs is in transformed panels
+  bool depthwise = false;   // one channel and one column per group
 
   mlir::AffineExpr images;  // times height x width output pixels each
   // A convolution over an image of symbolic size is computed by pieces of at most height x width output pixels, each from a copy of what it reads.
@@ -83,7 +84,7 @@ struct ContractionShape {
   int64_t pitch = 1;                              // elements of the result from one pixel to the next
   int64_t in_height = 1, in_width = 1;
   int64_t lhs_pixel = 1, lhs_row = 1;  // elements from one pixel of input to the next; from one row of pixels to the next
-  int64_t rhs_row = 1;                 // elements from one row of K to the next, if rhs is not packed
+  int64_t rhs_row = 1;                 // elements from one row of K to the next, if rhs is not packed; of a transposed rhs, from one column
   int64_t kernel_height = 1, kernel_width = 1;
   int64_t stride_height = 1, stride_width = 1, dilation_height = 1, dilation_width = 1, pad_top = 0, pad_left = 0;
 
@@ -91,6 +92,7 @@ struct ContractionShape {
   // Chooses the size of pieces.
   void divide_plane();
 
+  bool in_panels() const { return packed || transposed; }
   int64_t rhs_bytes() const { return rhs_element.getIntOrFloatBitWidth() / 8; }  // of an element
   int64_t group_channels() const { return channels / groups; }
   int64_t group_columns() const { return columns / groups; }

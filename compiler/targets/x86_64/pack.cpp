@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // tx.pack: copies rows of K to panels in the order in which microkernels read them. Called by contraction. A workgroup takes whole source rows, so
-// that reading is sequential; a transposed matrix is read as it is, so these are columns.
+// that reading is sequential; a transposed matrix or filter is read as it is, so these are columns.
 #include "compiler/targets/x86_64/strategies.h"
 
+#include "compiler/ir/filter_order.h"
 #include "compiler/targets/x86_64/contraction_shape.h"
+#include "compiler/targets/x86_64/panel_columns.h"
 
 using namespace mlir;
 
@@ -18,11 +20,13 @@ struct PackShape {
   Type element;                    // f32, or integers of as many bits as others have
   bool plain = false;              // depthwise: the filter as it is, then zeros
   bool winograd = false;           // a filter of 3 x 3, transformed to 16 matrices
-  bool transposed = false;         // the source is [columns, depth]
-  int64_t rows_per_workgroup = 1;  // of K; for a transposed matrix, units of a panel's columns
+  bool transposed = false;         // the source is [columns of all groups, depth]
+  bool channels_first = false;     // then: depth is [channels, taps]
+  int64_t rows_per_workgroup = 1;  // of K; for a transposed source, units of a panel's columns
 
   int64_t depth() const { return order.depth(); }
-  int64_t rows() const { return winograd ? order.channels : transposed ? llvm::divideCeilSigned(columns, Panels::unit) : depth(); }
+  int64_t units() const { return llvm::divideCeilSigned(columns, Panels::unit); }  // of one group
+  int64_t rows() const { return winograd ? order.channels : transposed ? groups * units() : depth(); }
   int64_t workgroups() const { return llvm::divideCeilSigned(rows(), rows_per_workgroup); }
 
   static FailureOr<PackShape> read(tx::DispatchOp region) {
@@ -43,8 +47,6 @@ struct PackShape {
     PackShape shape;
     shape.element = is_narrow ? Type(IntegerType::get(op.getContext(), element.getIntOrFloatBitWidth())) : element;
     shape.transposed = transpose != nullptr;
-    if (shape.transposed && (op.getGroups() != 1 || transpose.getPermutation() != ArrayRef<int64_t>{1, 0}))
-      return op.emitError("x86_64: a tx.pack reads only plain matrices transposed");
     shape.source = source.getArgNumber();
     shape.groups = op.getGroups();
     int64_t taps = 1;
@@ -56,6 +58,12 @@ struct PackShape {
     shape.winograd = op.getWinograd();
     if (shape.winograd && is_narrow) return op.emitError("x86_64: a filter of fewer than 32 bits cannot be transformed");
     shape.plain = shape.groups > 1 && shape.columns == 1 && shape.order.channels == 1;
+    if (transpose) {
+      auto channels_first = tx::stores_channels_first(transpose);
+      if (!channels_first || shape.winograd || shape.plain)
+        return op.emitError("x86_64: a tx.pack reads only matrices and filters transposed whose columns are stored one after the other");
+      shape.channels_first = *channels_first;
+    }
     constexpr int64_t workgroup_bytes = 256 * 1024;
     int64_t row = shape.transposed ? Panels::unit * shape.depth() : shape.groups * shape.columns * (shape.winograd ? winograd_matrices : 1);
     shape.rows_per_workgroup = std::max<int64_t>(1, workgroup_bytes / (4 * row));
@@ -82,21 +90,24 @@ class PackWriter {
  private:
   Type f32() { return k_.builder.getF32Type(); }
 
-  // Row [tap][channel] of the source to row [channel block][tap][channel in block] of every panel.
+  // Row [channel block][tap][channel in block] of a panel.
+  Value target_row(Value tap, Value channel) {
+    const DepthOrder& order = shape_.order;
+    Value block = k_.div(channel, k_.index(order.block)), inside = k_.rem(channel, k_.index(order.block));
+    return k_.add(k_.mul(k_.add(k_.mul(block, order.taps), tap), order.block), inside);
+  }
+
+  // Row [tap][channel] of the source to a row of every panel.
   void write_row(Value row) {
     const DepthOrder& order = shape_.order;
-    Value target_row = row;
-    if (order.blocks() > 1) {
-      Value tap = k_.div(row, k_.index(order.channels)), channel = k_.rem(row, k_.index(order.channels));
-      Value block = k_.div(channel, k_.index(order.block)), inside = k_.rem(channel, k_.index(order.block));
-      target_row = k_.add(k_.mul(k_.add(k_.mul(block, order.taps), tap), order.block), inside);
-    }
+    Value to_row = row;
+    if (order.blocks() > 1) to_row = target_row(k_.div(row, k_.index(order.channels)), k_.rem(row, k_.index(order.channels)));
     k_.loop(k_.index(0), k_.index(shape_.groups), [&](Value group) {
       Value source = k_.pointer(k_.operand(shape_.source),
                                 k_.add(k_.mul(row, shape_.groups * shape_.columns), k_.mul(group, shape_.columns)), shape_.element);
       Value target = k_.pointer(k_.result(0), k_.mul(group, shape_.depth() * panels_.padded_columns()), shape_.element);
       for_panels([&](Value from, int64_t width, int64_t columns) {
-        Value to = k_.add(k_.mul(from, shape_.depth()), k_.mul(target_row, width));
+        Value to = k_.add(k_.mul(from, shape_.depth()), k_.mul(to_row, width));
         copy(k_.pointer(target, to, shape_.element), k_.pointer(source, from, shape_.element), width, columns);
       });
     });
@@ -153,7 +164,12 @@ class PackWriter {
 
   // A unit of columns, each of which is contiguous along K in the source.
   void write_columns(Value unit) {
-    const int64_t depth = shape_.depth(), lanes = k_.level.f32_lanes();
+    Value group = k_.index(0);
+    if (shape_.groups > 1) {
+      group = k_.div(unit, k_.index(shape_.units()));
+      unit = k_.rem(unit, k_.index(shape_.units()));
+    }
+    const int64_t depth = shape_.depth();
     Value wide_units = k_.index(panels_.wide_count * panels_.wide), is_wide = k_.less(unit, wide_units);
     Value units = k_.index(panels_.wide), inside = k_.rem(unit, units);
     if (panels_.wide > 1) {
@@ -162,27 +178,21 @@ class PackWriter {
       inside = k_.make<arith::SelectOp>(is_wide, inside, k_.rem(behind, narrow));
     }
     Value start = k_.add(k_.mul(k_.sub(unit, inside), Panels::unit * depth), k_.mul(inside, Panels::unit));
+    start = k_.add(start, k_.mul(group, depth * panels_.padded_columns()));
     Value target = k_.pointer(k_.result(0), start, shape_.element), step = k_.mul(units, Panels::unit);
-    // Squares of a vector's width are transposed in registers.
-    auto piece = [&](Value row, int64_t count) {
-      Value mask = count < lanes ? k_.remainder_mask(k_.index(count), lanes) : Value();
-      for (int64_t first = 0; first < Panels::unit; first += lanes) {
-        SmallVector<Value> square;
-        for (int64_t c = first; c < first + lanes; ++c) {
-          Value column = k_.add(k_.mul(unit, Panels::unit), c), exists = k_.less(column, k_.index(shape_.columns));
-          Value from = k_.add(k_.mul(k_.min(column, k_.index(shape_.columns - 1)), depth), row);
-          Value elements = k_.load(k_.operand(shape_.source), from, shape_.element, lanes, mask);
-          if (shape_.columns % Panels::unit != 0)
-            elements = k_.make<arith::SelectOp>(exists, elements, k_.constant(k_.vector_type(shape_.element, lanes), 0));
-          square.push_back(elements);
-        }
-        k_.transpose(square);
-        for (int64_t lane = 0; lane < count; ++lane) k_.store(square[lane], target, k_.add(k_.mul(k_.add(row, lane), step), first));
-      }
-    };
-    const int64_t whole = depth / lanes * lanes;
-    if (whole > 0) k_.loop(k_.index(0), k_.index(whole), k_.index(lanes), [&](Value row) { piece(row, lanes); });
-    if (whole < depth) piece(k_.index(whole), depth - whole);
+    Value first = k_.add(k_.mul(group, shape_.columns), k_.mul(unit, Panels::unit));
+    PanelColumns columns{k_.pointer(k_.operand(shape_.source), k_.mul(first, depth), shape_.element), depth, target, step, depth};
+    if (shape_.order.taps > 1) {
+      columns.row_of = [&](Value element) {
+        const DepthOrder& order = shape_.order;
+        Value run = k_.index(shape_.channels_first ? order.taps : order.channels), outer = k_.div(element, run),
+              inner = k_.rem(element, run);
+        return target_row(shape_.channels_first ? inner : outer, shape_.channels_first ? outer : inner);
+      };
+    }
+    if (shape_.columns % Panels::unit != 0)
+      columns.existing = k_.min(k_.sub(k_.index(shape_.columns), k_.mul(unit, Panels::unit)), k_.index(Panels::unit));
+    x86_64::write_columns(k_, shape_.element, columns);
   }
 
   // `valid` elements, then zeros up to `elements`.

@@ -16,6 +16,7 @@ HEDDLE_STRATEGY(pack);       // weights into panels, once at load
 HEDDLE_STRATEGY(depthwise);  // convolutions with one channel and one column per group: vectors over channels, read directly from the image
 HEDDLE_STRATEGY(winograd);   // convolutions of 3 x 3 with fewer products
 HEDDLE_STRATEGY(blocks);     // matmul with weights that are decoded from blocks
+HEDDLE_STRATEGY(dot_products);   // matmul of few rows with a transposed matrix as it lies
 HEDDLE_STRATEGY(microkernel);    // matmul and convolution of f32
 HEDDLE_STRATEGY(siblings);       // several of these that do not depend on each other
 HEDDLE_STRATEGY(walks);          // ensembles of trees

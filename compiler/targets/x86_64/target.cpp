@@ -53,6 +53,7 @@ class X86Target final : public Target {
     add("depthwise", plans_depthwise, emit_depthwise, false);
     add("winograd", plans_winograd, emit_winograd, false);
     add("blocks", plans_blocks, emit_blocks, true);
+    add("dot products", plans_dot_products, emit_dot_products, false);
     add("microkernel", plans_microkernel, emit_microkernel, false);
     add("siblings", plans_siblings, emit_siblings, false);
     add("walks", plans_walks, emit_walks, true);
