@@ -10,6 +10,8 @@
 #include <set>
 #include <utility>
 
+#include "heddle/code.h"
+
 namespace heddle::route {
 
 namespace {
@@ -66,7 +68,7 @@ std::string why_too_large(const mf::Executable& executable, const mf::Variant& v
 
 namespace {
 
-// Programs that any device may run whose driver takes their code, if there is none of its own family (heddle/code.h, portable/0).
+// Programs that any device may run whose driver takes their code, if there is none of its own family (heddle/code.h, portable/1).
 constexpr std::string_view kPortable = "portable";
 
 class Search {
@@ -175,11 +177,15 @@ class Search {
       std::optional<RankedVariant> best = best_variant(executable, device, families_[slot]);
       if (!best && unusable_.count(device)) return false;  // the reason is already recorded
       if (!best) {
-        std::string offered;
+        std::string offered, unfit;
         for (const mf::Variant* variant : *module_.executables()->Get(executable)->variants()) {
-          if (offered.size() < 200) offered += (offered.empty() ? "" : ", ") + variant->format()->str() + " " + variant->target()->str();
+          const std::string format = variant->format()->str();
+          if (offered.size() < 200) offered += (offered.empty() ? "" : ", ") + format + " " + variant->target()->str();
+          if (format.starts_with("portable/") && format != HEDDLE_CODE_PORTABLE) {
+            unfit = "; this Heddle has " HEDDLE_CODE_PORTABLE ", so compile the model again, or install a newer Heddle and driver for " +
+                    format;
+          }
         }
-        std::string unfit;
         for (const auto& [key, reason] : unfit_) {
           if (key.executable != executable || key.device != device || reason.empty() || unfit.size() > 400) continue;
           const mf::Variant* variant = module_.executables()->Get(executable)->variants()->Get(key.variant);

@@ -177,9 +177,9 @@ class Portable(HeddleTestCase):
         code = self.folder / "code"
         self.compile(DIGITS, "--target", "portable", "--dump-code", code)
         image, text = sorted(code.iterdir())
-        self.assertEqual(image.read_bytes()[:9], b"HDLPORT\0\0")
+        self.assertEqual(image.read_bytes()[:9], b"HDLPORT\0\1")
         self.assertEqual(text.name, image.name + ".txt")
-        self.assertRegex(text.read_text(), r"op conv/1, dilations = \[1, 1\], groups = 1, .* -> f32\[s0, 8, 8, 24\]\n")
+        self.assertRegex(text.read_text(), r"op [0-9]+: conv/1 of tensor [0-9]+, tensor [0-9]+, dilations = \[1, 1\], groups = 1, .* -> f32\[s0, 8, 8, 24\]\n")
         self.assertNotIn("array<", text.read_text())
 
 

@@ -7,6 +7,7 @@
 
 #include "heddle/sdk/portable/interpreter.h"
 #include "heddle/sdk/portable/names.h"
+#include "heddle/sdk/portable/ops.h"
 #include "heddle/sdk/portable/text.h"
 
 namespace portable = heddle::sdk::portable;
@@ -72,6 +73,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       bindings.push_back({reinterpret_cast<char*>(memory.back().get()), length});
     }
     portable::check_names(kernel, symbols);
+    for (const portable::NamedOp& op : kernel.ops) {
+      std::string why;
+      if (!portable::is_as_known(op, &why) && why.empty()) stop("a name is not known without a reason");
+    }
     portable::parts_of(kernel, nullptr, symbols.data());
     const portable::Program program(std::move(kernel));
     error.clear();

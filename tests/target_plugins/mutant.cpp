@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "heddle/code.h"
 #include "heddle/sdk/target/plugin.h"
 
 // The template with another name for its entry.
@@ -214,7 +215,7 @@ heddle_status_t* emit(heddle_target_t* target, const heddle_target_kernel_t* ker
   if (is("emit_empty")) bytes("");
   if (is("emit_foreign_format")) out->format = string_of("acme-elf/1");
   if (is("emit_own_format_of_heddle")) out->format = string_of("x86_64-elf/1");
-  if (is("emit_portable")) out->format = string_of("portable/0");
+  if (is("emit_portable")) out->format = string_of(HEDDLE_CODE_PORTABLE);
   if (is("emit_no_version")) out->format = string_of("sample-stack");
   if (is("emit_no_target")) out->target = string_of("");
   if (is("emit_no_entry")) out->entry_count = 0;

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "../support/module_builder.h"
+#include "heddle/code.h"
 
 namespace heddle::route {
 namespace {
@@ -17,7 +18,7 @@ namespace mf = module_format;
 // entry of its own on each slot, counted from 0, and an operator of a plugin.
 struct Described {
   Described(std::vector<std::string> slots, std::vector<std::vector<std::string>> programs,
-            std::vector<std::pair<std::string, std::string>> variants) {
+            std::vector<std::pair<std::string, std::string>> variants, const std::string& format = "format") {
     mf::ModuleT module;
     for (const std::string& name : slots) {
       module.slots.push_back(std::make_unique<mf::SlotT>());
@@ -40,7 +41,7 @@ struct Described {
     executable->name = "code";
     for (const auto& [family, target] : variants) {
       auto variant = std::make_unique<mf::VariantT>();
-      variant->format = "format";
+      variant->format = format;
       variant->family = family;
       variant->target = target;
       executable->variants.push_back(std::move(variant));
@@ -86,6 +87,25 @@ TEST(Route, RunsPortableProgramsWhereThereIsNoneForTheFamily) {
   Result<Route> none = choose(unknown.get(), kMachine, {{{0}, "--device", {}}}, rank);
   ASSERT_FALSE(none.ok());
   EXPECT_NE(std::string(none.status().message()).find("has no variant that it runs"), std::string::npos) << none.status().message();
+}
+
+// Of other versions than this one, so the message says what to do.
+TEST(Route, NamesOtherVersionsOfPortableCode) {
+  for (const std::string format : {"portable/0", "portable/2"}) {
+    Described module({""}, {{"portable"}}, {{"portable", "generic"}}, format);
+    Result<Route> none = choose(module.get(), kMachine, {{{0}, "--device", {}}}, rank);
+    ASSERT_FALSE(none.ok());
+    EXPECT_NE(std::string(none.status().message())
+                  .find("(it has " + format +
+                        " generic); this Heddle has portable/1, so compile the model again, or install a newer Heddle "
+                        "and driver for " +
+                        format),
+              std::string::npos)
+        << none.status().message();
+  }
+  Described same({""}, {{"portable"}}, {{"portable", "other"}}, HEDDLE_CODE_PORTABLE);
+  Result<Route> none = choose(same.get(), kMachine, {{{0}, "--device", {}}}, rank);
+  EXPECT_EQ(std::string(none.status().message()).find("compile the model again"), std::string::npos) << none.status().message();
 }
 
 TEST(Route, TakesTheFirstDeviceThatFitsAndTheBestVariant) {

@@ -88,8 +88,10 @@ portable::Kernel convolution(const Convolution& c) {
              {"pads_high", list(c.high)},
              {"pads_low", list(c.low)},
              {"strides", list(c.strides)}},
-            {k.tensors[2]}},
-           {"relu", 1, {}, {k.tensors[2]}}};
+            {k.tensors[2]},
+            {0, 1}},
+           {"relu", 1, {}, {k.tensors[2]}, {2}}};
+  k.named_outputs = {3};
   std::string error;
   EXPECT_TRUE(portable::verify(&k, &error)) << error;
   return k;
@@ -343,7 +345,6 @@ portable::Kernel chain() {
       node.reads.back().tensor = tensor;
       node.reads.back().place = {b.dim(0)};
     }
-    node.first_reads = static_cast<uint32_t>(from.size());
     node.bodies.resize(1);
     node.bodies[0].instructions = {{op, Scalar::kF32, 1, from.size() > 1 ? 2u : 1u}};
     node.bodies[0].yields = {static_cast<uint32_t>(from.size()) + 1};
@@ -444,7 +445,8 @@ TEST(PortableText, SaysWhatAKernelComputes) {
   const std::string text = portable::text_of(convolution({}));
   for (const char* line :
        {"kernel conv: 2 inputs, 1 outputs, 0 symbols\n", "  tensor 1: f32[3, 2, 4, 6], input\n",
-        "  op conv/1, dilations = [1, 2], groups = 1, ", ", strides = [2, 1] -> f32[2, 5, 9, 6]\n",
+        "  op 0: conv/1 of tensor 0, tensor 1, dilations = [1, 2], groups = 1, ", ", strides = [2, 1] -> f32[2, 5, 9, 6]\n",
+        "  op 1: relu/1 of op 0 -> f32[2, 5, 9, 6]\n  tensor 2 is op 1\n",
         "  node 0: contract over [i0 < 2, i1 < 5, i2 < 9, i3 < 6, i4 < 3 reduced, i5 < 2 reduced, i6 < 4 reduced], sums in f32, where 0 "
         "<= ",
         "      r0 = tensor 0[i0, i1 * 2 + i4 * 1 + -1, i2 * 1 + i5 * 2 + -2, i6]\n", "      v1 = maximum_f a0, v0: f32\n      yield v1\n"})
@@ -471,7 +473,7 @@ NameCheck::Verdict verdict(const portable::Kernel& kernel) {
 TEST(PortableNames, AttributesAreNumbers) {
   using Integers = std::vector<int64_t>;
   const portable::NamedOp op = {
-      "x", 1, {{"half", 0.5}, {"none", Integers{}}, {"one", int64_t{7}}, {"some", Integers{1, -2}}, {"text", "7"}, {"yes", true}}, {}};
+      "x", 1, {{"half", 0.5}, {"none", Integers{}}, {"one", int64_t{7}}, {"some", Integers{1, -2}}, {"text", "7"}, {"yes", true}}, {}, {}};
   std::vector<int64_t> values;
   EXPECT_TRUE(portable::integers_of(op, "one", &values) && values == std::vector<int64_t>{7});
   EXPECT_TRUE(portable::integers_of(op, "yes", &values) && values == std::vector<int64_t>{1});

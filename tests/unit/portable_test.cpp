@@ -52,7 +52,8 @@ portable::Kernel product() {
   node.bodies[1].yields = {4};
   node.results = {2};
   kernel.nodes.push_back(node);
-  kernel.ops = {{"matmul", 1, {{"transpose_lhs", false}}, {kernel.tensors[2]}}, {"max", 1, {}, {kernel.tensors[2]}}};
+  kernel.ops = {{"matmul", 1, {{"transpose_lhs", false}}, {kernel.tensors[2]}, {0, 1}}, {"relu", 1, {}, {kernel.tensors[2]}, {2}}};
+  kernel.named_outputs = {3};
   return kernel;
 }
 
@@ -79,6 +80,8 @@ TEST(Portable, WhatIsWrittenIsRead) {
   EXPECT_EQ(kernels[0].name, "product");
   EXPECT_EQ(kernels[0].ops[0].attributes[0].name, "transpose_lhs");
   EXPECT_EQ(kernels[0].ops[0].results[0].extents, (std::vector<uint32_t>{0, 1}));
+  EXPECT_EQ(kernels[0].ops[1].operands, (std::vector<uint32_t>{2}));
+  EXPECT_EQ(kernels[0].named_outputs, (std::vector<uint32_t>{3}));
   EXPECT_EQ(image_of(kernels[0]), image);
 }
 
@@ -97,6 +100,7 @@ TEST(Portable, AttributesKeepTheirTypes) {
                     {"g", std::vector<int64_t>{}},
                     {"h", std::vector<double>{}},
                     {"i", ""}},
+                   {kernel.tensors[2]},
                    {}};
   std::vector<portable::Kernel> kernels;
   std::string error;
@@ -114,6 +118,69 @@ TEST(Portable, AttributesKeepTheirTypes) {
   EXPECT_TRUE(floats[1] == 0 && std::signbit(floats[1]));
   EXPECT_TRUE(std::isnan(floats[2]));
   EXPECT_EQ(portable::attribute_of<int64_t>(op, "c"), nullptr);
+}
+
+std::string refusal_of(const std::string& image) {
+  std::vector<portable::Kernel> kernels;
+  std::string error;
+  EXPECT_FALSE(portable::read_image(image, &kernels, &error));
+  EXPECT_TRUE(kernels.empty());
+  return error;
+}
+
+// A text of fewer than 128 bytes, as it is in an image.
+std::string text(const std::string& bytes) {
+  return static_cast<char>(bytes.size()) + bytes;
+}
+
+TEST(Portable, OtherVersionsAreNamed) {
+  const std::string magic(portable::kMagic), kernel = portable::write_kernel(product());
+  EXPECT_EQ(refusal_of(magic + '\0' + '\0'), "it is portable code of version 0, which was not frozen; compile the model again");
+  const std::string newer =
+      "it is portable code of version 3, and this reader knows version 1; install a newer version of the plugin that reads it";
+  EXPECT_EQ(refusal_of(magic + '\3' + '\1' + text("k") + text("\3" + text("cube roots") + "any bytes")),
+            newer + " (kernel 'k' needs version 3, for cube roots)");
+  EXPECT_EQ(refusal_of(magic + '\3' + '\0'), newer);
+  // A kernel of a version above that of its image, and one of version 0.
+  EXPECT_EQ(refusal_of(magic + '\1' + '\1' + text("k") + text("\2" + text("cube roots"))), "kernel 'k' is damaged at byte 1 of 12");
+  EXPECT_EQ(refusal_of(magic + '\1' + '\1' + text("k") + text(std::string(1, '\0'))), "kernel 'k' is damaged at byte 1 of 1");
+  EXPECT_EQ(refusal_of(portable::write_image({{"k", kernel}, {"k", kernel}})), "two kernels have the name 'k'");
+}
+
+// A later writer may add sections, and more to the names; what it computes is the same.
+TEST(Portable, UnknownSectionsAreSkipped) {
+  portable::Kernel kernel = product();
+  kernel.ops.clear();
+  kernel.named_outputs.clear();
+  const std::string bare = portable::write_kernel(kernel);
+  const std::string op = text("relu") + '\1' + '\2' + text("a") + '\1' + text("\x0e") + text("b") + '\x63' + text("of a later type") +
+                         '\0' + '\0' + "more of the op";
+  const std::string names = '\1' + text("\1" + text(op) + '\0' + "more of the section"), other = "\x07" + text("another section");
+  std::vector<portable::Kernel> kernels;
+  std::string error;
+  ASSERT_TRUE(portable::read_image(portable::write_image({{"k", bare + names + other}}), &kernels, &error)) << error;
+  ASSERT_EQ(kernels[0].ops.size(), 1u);
+  EXPECT_EQ(kernels[0].ops[0].name, "relu");
+  ASSERT_EQ(kernels[0].ops[0].attributes.size(), 1u);
+  EXPECT_EQ(*portable::attribute_of<int64_t>(kernels[0].ops[0], "a"), 7);
+  kernels[0].ops.clear();
+  EXPECT_EQ(portable::write_kernel(kernels[0]), bare);
+  for (const std::string& wrong : {names + names, other + names, '\0' + text("a section"), names + '\x07', names + "\x07\x05" + "four",
+                                   '\1' + text("\1" + text("\4"
+                                                           "rel"))})
+    EXPECT_NE(refusal_of(portable::write_image({{"k", bare + wrong}})).find("kernel 'k' is damaged"), std::string::npos);
+}
+
+// What a kind does not use may get a meaning in a later version.
+TEST(Portable, UnusedFieldsAreRefused) {
+  using Node = portable::Node;
+  void (*const changes[])(Node&) = {[](Node& node) { node.reverse = true; }, [](Node& node) { node.steps = 1; },
+                                    [](Node& node) { node.along = 1; }, [](Node& node) { node.second_reads = 0, node.is_placed = true; }};
+  for (auto change : changes) {
+    portable::Kernel kernel = product();
+    change(kernel.nodes[0]);
+    EXPECT_NE(refusal_of(image_of(kernel)).find("node 0 has a"), std::string::npos);
+  }
 }
 
 // Attributes have an order, and the extents of results are expressions over symbols.
@@ -135,6 +202,13 @@ TEST(Portable, NamesHaveAForm) {
   const char* extent = "kernel 'product': an extent of op 1 is no expression over symbols";
   EXPECT_EQ(refusal([](portable::NamedOp& op) { op.results[0].extents[0] = 3; }), extent);
   EXPECT_EQ(refusal([](portable::NamedOp& op) { op.results[0].extents[0] = 60; }), extent);
+  EXPECT_EQ(refusal([](portable::NamedOp& op) { op.operands = {3}; }),
+            "kernel 'product': an operand of op 1 is no input, and no result of an earlier op");
+  portable::Kernel kernel = product();
+  for (const std::vector<uint32_t>& wrong : {std::vector<uint32_t>{4}, {3, 3}}) {
+    kernel.named_outputs = wrong;
+    EXPECT_NE(refusal_of(image_of(kernel)).find("or one is of an unknown value"), std::string::npos);
+  }
 }
 
 TEST(Portable, NamesAreThoseOfTheList) {
@@ -154,14 +228,14 @@ TEST(Portable, NamesAreThoseOfTheList) {
     return why;
   };
   std::string why;
-  EXPECT_TRUE(portable::is_as_known({"softmax", 1, {{"axis", int64_t{1}}}, {}}, &why)) << why;
-  EXPECT_TRUE(portable::is_as_known({"softmax", 1, {{"axis", int64_t{1}}, {"log", true}}, {}}, &why)) << why;
-  EXPECT_TRUE(portable::is_as_known({"scatter", 1, {{"axis", int64_t{1}}, {"kind", "sum"}}, {}}, &why)) << why;
-  EXPECT_EQ(reason({"gelu", 1, {}, {}}), "gelu/1 is no op that is known");
-  EXPECT_EQ(reason({"relu", 2, {}, {}}), "relu/2 is of another version than 1, which is known");
-  EXPECT_EQ(reason({"relu", 1, {{"axis", int64_t{1}}}, {}}), "relu/1 has no attribute 'axis'");
-  EXPECT_EQ(reason({"softmax", 1, {}, {}}), "softmax/1 lacks its attribute 'axis'");
-  EXPECT_EQ(reason({"softmax", 1, {{"axis", 1.0}}, {}}), "softmax/1's attribute 'axis' is float and not integer");
+  EXPECT_TRUE(portable::is_as_known({"softmax", 1, {{"axis", int64_t{1}}}, {}, {}}, &why)) << why;
+  EXPECT_TRUE(portable::is_as_known({"softmax", 1, {{"axis", int64_t{1}}, {"log", true}}, {}, {}}, &why)) << why;
+  EXPECT_TRUE(portable::is_as_known({"scatter", 1, {{"axis", int64_t{1}}, {"kind", "sum"}}, {}, {}}, &why)) << why;
+  EXPECT_EQ(reason({"gelu", 1, {}, {}, {}}), "gelu/1 is no op that is known");
+  EXPECT_EQ(reason({"relu", 2, {}, {}, {}}), "relu/2 is of another version than 1, which is known");
+  EXPECT_EQ(reason({"relu", 1, {{"axis", int64_t{1}}}, {}, {}}), "relu/1 has no attribute 'axis'");
+  EXPECT_EQ(reason({"softmax", 1, {}, {}, {}}), "softmax/1 lacks its attribute 'axis'");
+  EXPECT_EQ(reason({"softmax", 1, {{"axis", 1.0}}, {}, {}}), "softmax/1's attribute 'axis' is float and not integer");
 }
 
 // Products of matrices, with one row or many, and blocks that are not full; and too few columns for blocks.

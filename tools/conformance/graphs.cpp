@@ -164,24 +164,23 @@ class Maker {
     return dims;
   }
 
-  // The op of a kernel of one op, or of each of several with the result's type.
-  static portable::NamedOp named(const char* name, std::vector<portable::Attribute> attributes = {}) {
-    return {name, portable::known_op(name)->version, std::move(attributes), {}};
+  // Adds an op to those of the kernel, and gives its value.
+  uint32_t name(const char* name, std::vector<uint32_t> operands, std::vector<portable::Attribute> attributes = {}) {
+    portable::NamedOp op = {name, portable::known_op(name)->version, std::move(attributes), {kernel_.tensors.back()}, std::move(operands)};
+    std::string error;
+    REQUIRE(portable::is_as_known(op, &error), "the kit names an op wrongly: %s", error.c_str());
+    kernel_.ops.push_back(std::move(op));
+    return kernel_.inputs + static_cast<uint32_t>(kernel_.ops.size()) - 1;
   }
 
-  // kernel_ has everything but its node; ops_ may have the ops that the node computes, if it is not one without attributes.
+  // kernel_ has everything but its node. If no ops are named, it is this one, without attributes.
   void finish(const char* name, const std::vector<Value>& inputs, heddle_element_type_t type, const Shape& shape, portable::Node node,
               bool begins_group) {
     node.results = {kernel_.inputs};
     kernel_.nodes = {std::move(node)};
-    if (ops_.empty()) ops_ = {named(name)};
+    if (kernel_.ops.empty()) this->name(name, inputs.size() == 1 ? std::vector<uint32_t>{0} : std::vector<uint32_t>{0, 1});
+    kernel_.named_outputs = {kernel_.inputs + static_cast<uint32_t>(kernel_.ops.size()) - 1};
     std::string error;
-    for (portable::NamedOp& op : ops_) {
-      if (op.results.empty()) op.results = {kernel_.tensors.back()};
-      REQUIRE(portable::is_as_known(op, &error), "the kit names an op wrongly: %s", error.c_str());
-    }
-    kernel_.ops = std::move(ops_);
-    ops_.clear();
     REQUIRE(portable::verify(&kernel_, &error), "the kit has made a wrong kernel of %s: %s", name, error.c_str());
     const std::string code = portable::write_kernel(kernel_);
     const auto [found, is_new] = known_.try_emplace(code, static_cast<uint32_t>(codes_.size()));
@@ -220,14 +219,14 @@ class Maker {
     node.reads.push_back(read_of(builder, 0, own_place(left.shape.size())));
     if (inputs.size() > 1)
       node.reads.push_back(read_of(builder, 1, is_single ? std::vector<int64_t>(right.shape.size(), -1) : own_place(left.shape.size())));
-    node.first_reads = static_cast<uint32_t>(node.reads.size());
     const bool is_float = left.type == HEDDLE_TYPE_F32;
     static const std::pair<Op, const char*> floats[] = {{Op::kAddF, "add"},     {Op::kSubF, "sub"},     {Op::kMulF, "mul"},
                                                         {Op::kMaximumF, "max"}, {Op::kMinimumF, "min"}, {Op::kDivF, "div"}};
     static const std::pair<Op, const char*> integers[] = {
         {Op::kAddI, "add"}, {Op::kSubI, "sub"}, {Op::kMulI, "mul"}, {Op::kMaxSI, "max"}, {Op::kAndI, "bit_and"}};
     const auto& [op, name] = is_float ? floats[chance(std::size(floats))] : integers[chance(std::size(integers))];
-    if (is_single) ops_ = {named("broadcast", {{"dimensions", std::vector<int64_t>{0, 1}}})};
+    uint32_t second = static_cast<uint32_t>(inputs.size()) - 1;
+    if (is_single) second = this->name("broadcast", {second}, {{"dimensions", std::vector<int64_t>{0, 1}}});
     const auto rank = static_cast<uint32_t>(left.shape.size());
     const uint32_t b = rank + static_cast<uint32_t>(inputs.size()) - 1;
     node.bodies = {{{}, {{op, is_float ? Scalar::kF32 : Scalar::kI32, rank, b, 0, 0}}, {b + 1}}};
@@ -237,10 +236,10 @@ class Maker {
                                      {Op::kAddF, Scalar::kF32, b + 1, b + 2, 0, 0},
                                      {Op::kDivF, Scalar::kF32, rank, b + 3, 0, 0}};
       node.bodies[0].yields = {b + 4};
-      ops_.push_back(named("abs"));
-      ops_.push_back(named("add"));
+      const uint32_t one = this->name("constant", {}, {{"real", 1.0}});
+      second = this->name("add", {one, this->name("abs", {second})});
     }
-    ops_.push_back(named(name));
+    this->name(name, {0, second});
     finish(name, inputs, left.type, left.shape, std::move(node), false);
   }
 
@@ -249,7 +248,6 @@ class Maker {
     portable::Node node;
     node.extents = builder.extents(of.shape);
     node.reads.push_back(read_of(builder, 0, own_place(of.shape.size())));
-    node.first_reads = 1;
     const auto rank = static_cast<uint32_t>(of.shape.size());
     const uint64_t which = chance(5);
     if (which == 3) {  // of -|x|
@@ -258,10 +256,10 @@ class Maker {
                        {Op::kNegF, Scalar::kF32, rank + 1, 0, 0, 0},
                        {Op::kExpF, Scalar::kF32, rank + 2, 0, 0, 0}},
                       {rank + 3}}};
-      ops_ = {named("abs"), named("neg"), named("exp")};
+      name("exp", {name("neg", {name("abs", {0})})});
     } else if (which == 4) {  // of |x|
       node.bodies = {{{}, {{Op::kAbsF, Scalar::kF32, rank, 0, 0, 0}, {Op::kSqrtF, Scalar::kF32, rank + 1, 0, 0, 0}}, {rank + 2}}};
-      ops_ = {named("abs"), named("sqrt")};
+      name("sqrt", {name("abs", {0})});
     } else if (which == 0) {  // relu
       node.bodies = {{{}, {{Op::kConstant, Scalar::kF32, 0, 0, 0, 0}, {Op::kMaximumF, Scalar::kF32, rank, rank + 1, 0, 0}}, {rank + 2}}};
     } else {
@@ -279,9 +277,8 @@ class Maker {
     std::vector<int64_t> dims = own_place(shape.size());
     std::reverse(dims.begin(), dims.end());
     node.reads.push_back(read_of(builder, 0, dims));
-    node.first_reads = 1;
     node.bodies = {{{}, {}, {static_cast<uint32_t>(shape.size())}}};
-    ops_ = {named("transpose", {{"permutation", dims}})};
+    name("transpose", {0}, {{"permutation", dims}});
     finish("transpose", {of}, of.type, shape, std::move(node), true);
   }
 
@@ -301,8 +298,9 @@ class Maker {
                    {{}, {{add, scalar, 3, 4, 0, 0}}, {5}},  // three indices, the element, the accumulator
                    {{}, {{add, scalar, 0, 1, 0, 0}}, {2}},
                    {{}, {}, {2}}};  // two indices, the accumulator
-    ops_ = {named("reduce", {{"axes", std::vector<int64_t>{1}}, {"kind", "sum"}}), named("reshape")};
-    ops_[0].results = {{of.type, {builder.extent(of.shape[0])}}};
+    const uint32_t sum = name("reduce", {0}, {{"axes", std::vector<int64_t>{1}}, {"kind", "sum"}});
+    kernel_.ops[0].results = {{of.type, {builder.extent(of.shape[0])}}};
+    name("reshape", {sum});
     finish("reduce", {of}, of.type, shape, std::move(node), true);
   }
 
@@ -331,7 +329,6 @@ class Maker {
   MadeGraph made_;
   std::vector<Value> values_;
   portable::Kernel kernel_;
-  std::vector<portable::NamedOp> ops_;
   std::map<std::string, uint32_t> known_;
   std::vector<std::string> names_, codes_;
   std::map<uint32_t, uint32_t> group_of_;
@@ -373,7 +370,6 @@ bool splice(portable::Kernel& kernel, portable::Node& into, uint32_t read, const
   body.yields = {of_outer(outer.yields[0])};
   into.reads.erase(into.reads.begin() + read);
   into.reads.insert(into.reads.end(), from.reads.begin(), from.reads.end());
-  into.first_reads = static_cast<uint32_t>(into.reads.size());
   into.bodies = {std::move(body)};
   return true;
 }
@@ -450,6 +446,8 @@ bool join(const MadeGraph& made, const target::Claim& claim, uint32_t number, Cl
       tensors[value] = builder.tensor(graph.values[value].type, shape);
     }
   }
+  std::map<uint32_t, uint32_t> values;  // as named ops have them
+  for (uint32_t i = 0; i < out->inputs.size(); ++i) values[out->inputs[i]] = i;
   std::string root = "";
   for (uint32_t i : own) {
     const target::Node& node = graph.nodes[i];
@@ -474,14 +472,21 @@ bool join(const MadeGraph& made, const target::Claim& claim, uint32_t number, Cl
       if (maker == kernel.nodes.end() || !splice(kernel, copy, r, inner)) ++r;
     }
     kernel.nodes.push_back(std::move(copy));
+    const auto first = static_cast<uint32_t>(kernel.ops.size());
+    const auto named = [&](uint32_t value) {
+      return value < from.inputs ? values[node.inputs[value]] : kernel.inputs + first + value - from.inputs;
+    };
     for (portable::NamedOp op : from.ops) {
+      for (uint32_t& operand : op.operands) operand = named(operand);
       for (portable::Tensor& result : op.results) {
         for (uint32_t& extent : result.extents) extent = expressions[extent];
       }
       kernel.ops.push_back(std::move(op));
     }
+    values[node.outputs[0]] = named(from.named_outputs[0]);
     if (root.empty() || node.name == "matmul") root = node.name;
   }
+  for (uint32_t output : out->outputs) kernel.named_outputs.push_back(values[output]);
   // What is computed where it is read is not computed alone, unless something else needs it.
   for (size_t i = kernel.nodes.size(); i-- > 0;) {
     const uint32_t result = kernel.nodes[i].results[0];

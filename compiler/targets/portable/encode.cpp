@@ -215,6 +215,22 @@ std::optional<Attribute> name_of_kind(Operation* op, StringAttr attribute, Build
   return builder.getStringAttr(kind);
 }
 
+// The value of all elements of a constant, as an attribute of its name.
+std::optional<NamedAttribute> value_of_all(tx::ConstantOp constant, Builder& builder) {
+  auto splat = llvm::dyn_cast<SplatElementsAttr>(constant.getValue());
+  if (!splat) return std::nullopt;
+  if (llvm::isa<FloatType>(splat.getElementType())) {
+    APFloat value = splat.getSplatValue<APFloat>();
+    bool loses;
+    value.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven, &loses);
+    return builder.getNamedAttr("real", builder.getFloatAttr(builder.getF64Type(), value));
+  }
+  const APInt value = splat.getSplatValue<APInt>();
+  const bool no_sign = splat.getElementType().isUnsignedInteger() || value.getBitWidth() == 1;
+  return builder.getNamedAttr("integer",
+                              builder.getI64IntegerAttr(static_cast<int64_t>(no_sign ? value.getZExtValue() : value.getSExtValue())));
+}
+
 class Encoder {
  public:
   Encoder(portable::Kernel& kernel, std::string& reason) : k_(kernel), reason_(reason) {}
@@ -378,8 +394,13 @@ class Encoder {
     return true;
   }
 
-  bool add_names(ArrayAttr ops) {
-    for (Attribute each : ops) {
+  bool add_names(ArrayAttr names) {
+    auto numbers = [](Attribute list) {
+      auto values = llvm::cast<DenseI64ArrayAttr>(list).asArrayRef();
+      return std::vector<uint32_t>(values.begin(), values.end());
+    };
+    k_.named_outputs = numbers(names[0]);
+    for (Attribute each : llvm::drop_begin(names)) {
       auto parts = llvm::cast<ArrayAttr>(each);
       portable::NamedOp op;
       op.name = llvm::cast<StringAttr>(parts[0]).str();
@@ -391,7 +412,8 @@ class Encoder {
         op.attributes.push_back({attribute.getName().str(), std::move(*value)});
       }
       llvm::sort(op.attributes, [](const auto& a, const auto& b) { return a.name < b.name; });
-      for (Attribute result : llvm::drop_begin(parts, 2)) {
+      op.operands = numbers(parts[2]);
+      for (Attribute result : llvm::drop_begin(parts, 3)) {
         auto type = llvm::cast<RankedTensorType>(llvm::cast<TypeAttr>(result).getValue());
         auto element = element_type_of(type.getElementType());
         if (!element) return refuse("op '" + op.name + "' has elements that no tensor of a kernel has");
@@ -420,20 +442,34 @@ FailureOr<stage::StagedRegion> stages_of(tx::DispatchOp region, std::string& rea
 
 ArrayAttr named_ops_of(tx::DispatchOp region) {
   Builder builder(region.getContext());
-  SmallVector<Attribute> ops;
-  for (Operation& op : region.getBody().front().without_terminator()) {
-    if (llvm::isa<tx::ConstantOp>(op)) continue;
-    // Attributes of the op's definition, but not what passes have noted beside them.
+  Block& body = region.getBody().front();
+  llvm::DenseMap<Value, int64_t> numbers;
+  for (BlockArgument argument : body.getArguments()) numbers[argument] = static_cast<int64_t>(numbers.size());
+  auto numbers_of = [&](ValueRange values) -> Attribute {
+    return builder.getDenseI64ArrayAttr(llvm::map_to_vector(values, [&](Value value) { return numbers.lookup(value); }));
+  };
+  SmallVector<Attribute> ops = {{}};
+  for (Operation& op : body.without_terminator()) {
     NamedAttrList attributes;
-    for (StringAttr name : op.getName().getAttributeNames()) {
-      std::optional<Attribute> value = op.getInherentAttr(name);
-      if (!value || !*value || name == "operandSegmentSizes") continue;
-      attributes.set(name, name_of_kind(&op, name, builder).value_or(*value));
+    if (auto constant = llvm::dyn_cast<tx::ConstantOp>(op)) {
+      if (std::optional<NamedAttribute> value = value_of_all(constant, builder)) attributes.push_back(*value);
+    } else {
+      // Attributes of the op's definition, but not what passes have noted beside them.
+      for (StringAttr name : op.getName().getAttributeNames()) {
+        std::optional<Attribute> value = op.getInherentAttr(name);
+        if (!value || !*value || name == "operandSegmentSizes") continue;
+        attributes.set(name, name_of_kind(&op, name, builder).value_or(*value));
+      }
     }
-    SmallVector<Attribute> parts = {builder.getStringAttr(op.getName().stripDialect()), attributes.getDictionary(region.getContext())};
-    for (Type type : op.getResultTypes()) parts.push_back(TypeAttr::get(type));
+    SmallVector<Attribute> parts = {builder.getStringAttr(op.getName().stripDialect()), attributes.getDictionary(region.getContext()),
+                                    numbers_of(op.getOperands())};
+    for (Value result : op.getResults()) {
+      parts.push_back(TypeAttr::get(result.getType()));
+      numbers[result] = static_cast<int64_t>(numbers.size());
+    }
     ops.push_back(builder.getArrayAttr(parts));
   }
+  ops[0] = numbers_of(body.getTerminator()->getOperands());
   return builder.getArrayAttr(ops);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What kernels compute, for any device: "portable/0" (heddle/sdk/portable/code.h). Called like the other targets; makes no machine code and chooses no
+// What kernels compute, for any device: "portable/1" (heddle/sdk/portable/code.h). Called like the other targets; makes no machine code and chooses no
 // plan: a region's stages become one kernel, whose grid is a single workgroup.
 #pragma once
 

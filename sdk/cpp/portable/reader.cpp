@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Portable code from bytes, which may be hostile: every count is compared with the bytes that are left before memory is taken for it.
 #include <bit>
+#include <set>
 
 #include "heddle/sdk/portable/code.h"
 
 namespace heddle::sdk::portable {
 
 namespace {
+
+constexpr size_t kMostShown = 200;  // bytes of a text of the file that an error has
 
 class Reader {
  public:
@@ -15,6 +18,7 @@ class Reader {
   bool failed() const { return failed_; }
   size_t at() const { return at_; }
   bool at_end() const { return at_ == bytes_.size(); }
+  void fail() { failed_ = true; }
 
   uint64_t number() {
     uint64_t value = 0;
@@ -84,37 +88,51 @@ Tensor read_tensor(Reader& reader) {
   return {type, reader.numbers(HEDDLE_MAX_RANK)};
 }
 
-Attribute read_attribute(Reader& reader) {
-  Attribute attribute;
-  attribute.name = reader.text();
-  auto real = [&] { return std::bit_cast<double>(reader.number()); };
-  switch (static_cast<AttributeType>(reader.small(static_cast<uint64_t>(AttributeType::kFloats)))) {
+// Of a known type.
+AttributeValue read_value(Reader& reader, AttributeType type) {
+  switch (type) {
     case AttributeType::kBoolean:
-      attribute.value = reader.small(1) != 0;
-      break;
+      return reader.small(1) != 0;
     case AttributeType::kInteger:
-      attribute.value = reader.with_sign();
-      break;
+      return reader.with_sign();
     case AttributeType::kFloat:
-      attribute.value = real();
-      break;
+      return std::bit_cast<double>(reader.number());
     case AttributeType::kText:
-      attribute.value = std::string(reader.text());
-      break;
+      return std::string(reader.text());
     case AttributeType::kIntegers: {
       std::vector<int64_t> values(reader.count(UINT32_MAX));
       for (int64_t& value : values) value = reader.with_sign();
-      attribute.value = std::move(values);
-      break;
+      return values;
     }
     case AttributeType::kFloats: {
       std::vector<double> values(reader.count(UINT32_MAX));
-      for (double& value : values) value = real();
-      attribute.value = std::move(values);
-      break;
+      for (double& value : values) value = std::bit_cast<double>(reader.number());
+      return values;
     }
   }
-  return attribute;
+  return false;
+}
+
+void read_names(Reader& reader, Kernel& kernel) {
+  for (uint32_t i = reader.count(kMostTensors); i > 0 && !reader.failed(); --i) {
+    Reader bytes(reader.text());
+    NamedOp op;
+    op.name = bytes.text();
+    op.version = bytes.small(UINT32_MAX);
+    for (uint32_t j = bytes.count(kMostTensors); j > 0 && !bytes.failed(); --j) {
+      std::string name(bytes.text());
+      const uint64_t type = bytes.number();
+      Reader value(bytes.text());
+      if (type > static_cast<uint64_t>(AttributeType::kFloats)) continue;
+      op.attributes.push_back({std::move(name), read_value(value, static_cast<AttributeType>(type))});
+      if (value.failed() || !value.at_end()) bytes.fail();
+    }
+    op.operands = bytes.numbers(kMostTensors);
+    for (uint32_t j = bytes.count(kMostTensors); j > 0 && !bytes.failed(); --j) op.results.push_back(read_tensor(bytes));
+    if (bytes.failed()) reader.fail();
+    kernel.ops.push_back(std::move(op));
+  }
+  kernel.named_outputs = reader.numbers(kMostBindings);
 }
 
 Read read_read(Reader& reader) {
@@ -173,13 +191,13 @@ void read_kernel(Reader& reader, Kernel& kernel) {
     kernel.expressions.push_back(read_expression(reader, i));
   for (uint32_t i = reader.count(kMostTensors); i > 0 && !reader.failed(); --i) kernel.tensors.push_back(read_tensor(reader));
   for (uint32_t i = reader.count(kMostTensors); i > 0 && !reader.failed(); --i) kernel.nodes.push_back(read_node(reader));
-  for (uint32_t i = reader.count(kMostTensors); i > 0 && !reader.failed(); --i) {
-    NamedOp op;
-    op.name = reader.text();
-    op.version = reader.small(UINT32_MAX);
-    for (uint32_t j = reader.count(kMostTensors); j > 0 && !reader.failed(); --j) op.attributes.push_back(read_attribute(reader));
-    for (uint32_t j = reader.count(kMostTensors); j > 0 && !reader.failed(); --j) op.results.push_back(read_tensor(reader));
-    kernel.ops.push_back(std::move(op));
+  for (uint64_t last = 0; !reader.at_end() && !reader.failed();) {
+    const uint64_t section = reader.number();
+    Reader bytes(reader.text());
+    if (section <= last) reader.fail();
+    last = section;
+    if (section == kNamesSection) read_names(bytes, kernel);
+    if (bytes.failed()) reader.fail();
   }
 }
 
@@ -193,10 +211,13 @@ bool read_image(std::string_view bytes, std::vector<Kernel>* out, std::string* o
   }
   Reader reader(bytes.substr(kMagic.size()));
   const uint64_t version = reader.number();
-  if (reader.failed() || version != 0) {
-    *out_error = "it is portable code of version " + std::to_string(version) + ", and this reader knows version 0; compile the model again";
+  if (!reader.failed() && version == 0) {
+    *out_error = "it is portable code of version 0, which was not frozen; compile the model again";
     return false;
   }
+  const std::string newer = "it is portable code of version " + std::to_string(version) + ", and this reader knows version " +
+                            std::to_string(kVersion) + "; install a newer version of the plugin that reads it";
+  std::set<std::string> names;
   std::vector<Kernel> kernels;
   for (uint32_t i = reader.count(UINT32_MAX); i > 0 && !reader.failed(); --i) {
     Kernel kernel;
@@ -204,7 +225,17 @@ bool read_image(std::string_view bytes, std::vector<Kernel>* out, std::string* o
     const std::string_view text = reader.text();
     if (reader.failed()) break;
     Reader inner(text);
-    read_kernel(inner, kernel);
+    const uint64_t needs = inner.number();
+    if (version > kVersion && needs > kVersion) {
+      *out_error = newer + " (kernel '" + kernel.name + "' needs version " + std::to_string(needs) + ", for " +
+                   std::string(inner.text().substr(0, kMostShown)) + ")";
+      return false;
+    }
+    if (needs == 0 || needs > kVersion) {
+      inner.fail();
+    } else {
+      read_kernel(inner, kernel);
+    }
     if (inner.failed() || !inner.at_end()) {
       *out_error = "kernel '" + kernel.name + "' is damaged at byte " + std::to_string(inner.at()) + " of " + std::to_string(text.size());
       return false;
@@ -213,7 +244,15 @@ bool read_image(std::string_view bytes, std::vector<Kernel>* out, std::string* o
       *out_error = "kernel '" + kernel.name + "': " + *out_error;
       return false;
     }
+    if (!names.insert(kernel.name).second) {
+      *out_error = "two kernels have the name '" + kernel.name + "'";
+      return false;
+    }
     kernels.push_back(std::move(kernel));
+  }
+  if (!reader.failed() && version > kVersion) {
+    *out_error = newer;
+    return false;
   }
   if (reader.failed() || !reader.at_end()) {
     *out_error = "it is damaged at byte " + std::to_string(kMagic.size() + reader.at()) + " of " + std::to_string(bytes.size());

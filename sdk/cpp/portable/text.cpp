@@ -115,13 +115,21 @@ class Printer {
       text_ += t < kernel_.inputs ? ", input\n" : t < kernel_.inputs + kernel_.outputs ? ", output\n" : "\n";
     }
     text_ += long_expressions_;
-    for (const NamedOp& op : kernel_.ops) {
-      text_ += "  op " + op.name + "/" + std::to_string(op.version);
+    std::vector<std::string> values;
+    for (size_t i = 0; i < kernel_.inputs; ++i) values.push_back("tensor " + std::to_string(i));
+    for (size_t o = 0; o < kernel_.ops.size(); ++o) {
+      const NamedOp& op = kernel_.ops[o];
+      text_ += "  op " + std::to_string(o) + ": " + op.name + "/" + std::to_string(op.version);
+      for (size_t i = 0; i < op.operands.size(); ++i) text_ += (i ? ", " : " of ") + values[op.operands[i]];
+      for (size_t i = 0; i < op.results.size(); ++i)
+        values.push_back("op " + std::to_string(o) + (i ? "'s result " + std::to_string(i) : ""));
       for (const Attribute& each : op.attributes)
         text_ += ", " + each.name + " = " + std::visit([](const auto& value) { return text_of_value(value); }, each.value);
       for (size_t i = 0; i < op.results.size(); ++i) text_ += (i ? ", " : " -> ") + tensor(op.results[i]);
       text_ += "\n";
     }
+    for (size_t i = 0; i < kernel_.named_outputs.size(); ++i)
+      text_ += "  tensor " + std::to_string(kernel_.inputs + i) + " is " + values[kernel_.named_outputs[i]] + "\n";
     for (size_t n = 0; n < kernel_.nodes.size(); ++n) print(kernel_.nodes[n], n);
     return std::move(text_);
   }

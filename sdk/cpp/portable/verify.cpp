@@ -105,6 +105,10 @@ class Verifier {
   bool run() {
     if (k_.symbols > kMostSymbols || k_.inputs + k_.outputs > kMostBindings || k_.inputs + k_.outputs > k_.tensors.size())
       return fail("it has ", k_.inputs, " inputs, ", k_.outputs, " outputs, ", k_.tensors.size(), " tensors and ", k_.symbols, " symbols");
+    if (k_.tensors.size() > kMostTensors || k_.nodes.size() > kMostTensors || k_.ops.size() > kMostTensors ||
+        k_.expressions.size() > kMostExpressions)
+      return fail("it has ", k_.tensors.size(), " tensors, ", k_.nodes.size(), " nodes, ", k_.ops.size(), " ops and ",
+                  k_.expressions.size(), " expressions; the most are ", kMostTensors, " each, and ", kMostExpressions);
     return expressions() && tensors() && nodes() && names();
   }
 
@@ -174,6 +178,10 @@ class Verifier {
 
   // Their form only: names and attributes that nobody knows are no fault.
   bool names() {
+    size_t values = k_.inputs;
+    auto are_known = [&](const std::vector<uint32_t>& some) {
+      return std::all_of(some.begin(), some.end(), [&](uint32_t value) { return value < values; });
+    };
     for (uint32_t i = 0; i < k_.ops.size(); ++i) {
       const NamedOp& op = k_.ops[i];
       if (op.name.empty() || op.version == 0) return fail("op ", i, " has no name, or version 0");
@@ -185,7 +193,11 @@ class Verifier {
         if (!std::all_of(result.extents.begin(), result.extents.end(), [&](uint32_t extent) { return over(extent, 0); }))
           return fail("an extent of op ", i, " is no expression over symbols");
       }
+      if (!are_known(op.operands)) return fail("an operand of op ", i, " is no input, and no result of an earlier op");
+      values += op.results.size();
     }
+    if (!k_.named_outputs.empty() && (k_.named_outputs.size() != k_.outputs || !are_known(k_.named_outputs)))
+      return fail("ops are named for ", k_.named_outputs.size(), " of ", k_.outputs, " outputs, or one is of an unknown value");
     return true;
   }
 
@@ -203,6 +215,14 @@ class Verifier {
     if ((has_line || node.kind == NodeKind::kScan) && node.along >= node.parallel_rank())
       return fail("node ", node_, " goes along dimension ", node.along, " of ", node.parallel_rank());
     if (node.is_placed && node.kind != NodeKind::kScan) return fail("node ", node_, " has a place, which its kind has not");
+    // What a kind does not use is as in a new node, so that a later version may give it a meaning.
+    const Node unused;
+    const bool has_seconds = node.kind == NodeKind::kScatter || node.kind == NodeKind::kSieve || node.kind == NodeKind::kWalk;
+    const bool has_firsts = node.kind != NodeKind::kMap && node.kind != NodeKind::kSort;
+    if ((node.reverse && node.kind != NodeKind::kScan) || (node.steps != 0 && node.kind != NodeKind::kWalk) ||
+        (node.along != 0 && !has_line && node.kind != NodeKind::kScan) || (node.first_reads != 0 && !has_firsts) ||
+        (node.second_reads != 0 && !has_seconds) || (node.accumulator != unused.accumulator && node.kind != NodeKind::kContract))
+      return fail("node ", node_, " has a field that its kind does not use, and that is not 0 or f32");
     if (!node.within.empty() && node.kind != NodeKind::kFold && node.kind != NodeKind::kContract)
       return fail("node ", node_, " leaves elements out, which its kind does not");
     for (const Within& within : node.within) {
@@ -324,6 +344,8 @@ class Verifier {
   bool body(Node& node, uint32_t index, const std::vector<Scalar>& more) {
     Body& body = node.bodies[index];
     const BodyShape shape = shape_of(node, index);
+    if (body.instructions.size() > kMostInstructions)
+      return fail("body ", index, " of node ", node_, " has ", body.instructions.size(), " instructions; the most are ", kMostInstructions);
     body.arguments.assign(shape.indices, Scalar::kI64);
     for (uint32_t i = shape.first_read; i < shape.end_read; ++i) body.arguments.push_back(scalars_[node.reads[i].tensor]);
     body.arguments.insert(body.arguments.end(), more.begin(), more.end());

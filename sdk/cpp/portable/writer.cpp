@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Portable code as bytes. Numbers are LEB128 varints, seven bits a byte, lowest first; those that may be negative are zigzag. reader.cpp has the same order.
+// Portable code as bytes (code.h); reader.cpp has the same order.
 #include <bit>
 
 #include "heddle/sdk/portable/code.h"
@@ -49,7 +49,20 @@ class Writer {
   void attribute(const Attribute& attribute) {
     text(attribute.name);
     number(attribute.value.index());
-    std::visit([this](const auto& value) { this->value(value); }, attribute.value);
+    Writer inner;
+    std::visit([&inner](const auto& value) { inner.value(value); }, attribute.value);
+    text(inner.bytes);
+  }
+  void op(const NamedOp& op) {
+    Writer inner;
+    inner.text(op.name);
+    inner.number(op.version);
+    inner.number(op.attributes.size());
+    for (const Attribute& each : op.attributes) inner.attribute(each);
+    inner.numbers(op.operands);
+    inner.number(op.results.size());
+    for (const Tensor& result : op.results) inner.tensor(result);
+    text(inner.bytes);
   }
   void value(bool value) { number(value); }
   void value(int64_t value) { with_sign(value); }
@@ -121,6 +134,7 @@ class Writer {
 
 std::string write_kernel(const Kernel& kernel) {
   Writer writer;
+  writer.number(kVersion);
   writer.number(kernel.symbols);
   writer.number(kernel.inputs);
   writer.number(kernel.outputs);
@@ -130,14 +144,13 @@ std::string write_kernel(const Kernel& kernel) {
   for (const Tensor& tensor : kernel.tensors) writer.tensor(tensor);
   writer.number(kernel.nodes.size());
   for (const Node& node : kernel.nodes) writer.node(node);
-  writer.number(kernel.ops.size());
-  for (const NamedOp& op : kernel.ops) {
-    writer.text(op.name);
-    writer.number(op.version);
-    writer.number(op.attributes.size());
-    for (const Attribute& attribute : op.attributes) writer.attribute(attribute);
-    writer.number(op.results.size());
-    for (const Tensor& result : op.results) writer.tensor(result);
+  if (!kernel.ops.empty() || !kernel.named_outputs.empty()) {
+    Writer names;
+    names.number(kernel.ops.size());
+    for (const NamedOp& op : kernel.ops) names.op(op);
+    names.numbers(kernel.named_outputs);
+    writer.number(kNamesSection);
+    writer.text(names.bytes);
   }
   return std::move(writer.bytes);
 }
@@ -145,7 +158,7 @@ std::string write_kernel(const Kernel& kernel) {
 std::string write_image(const std::vector<std::pair<std::string_view, std::string_view>>& names_and_kernels) {
   Writer writer;
   writer.bytes = kMagic;
-  writer.number(0);
+  writer.number(kVersion);
   writer.number(names_and_kernels.size());
   for (const auto& [name, kernel] : names_and_kernels) {
     writer.text(name);

@@ -74,7 +74,7 @@ std::string check(const Kernel& kernel, const Code& code, const CodeRules& rules
     return "the format '" + code.format + "' does not belong to target '" + rules.family + "', which may have '" + rules.family +
            "/1' or '" + rules.family + "-elf/1'; --foreign-formats allows others";
   }
-  if (code.format == HEDDLE_CODE_PORTABLE) return "it returned portable code, which the compiler writes itself";
+  if (code.format.starts_with("portable/")) return "it returned portable code, which the compiler writes itself";
   if (!is_printable(code.target, 64))
     return "the target within the format is '" + shown(code.target) + "'; 1 to 64 printable bytes were expected";
   if (std::string wrong = why_no_expression(code.expressions, kernel.symbol_count); !wrong.empty()) return wrong;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Code of the example, in two formats. "portable/0" is what `heddle compile --target portable` writes for any device; the driver writes OpenCL C for it
+// Code of the example, in two formats. "portable/1" is what `heddle compile --target portable` writes for any device; the driver writes OpenCL C for it
 // (writer.h), and interprets kernels for which there is none. "opencl/1", target "opencl-c-1.2", is OpenCL C as text. A kernel of it has these arguments:
 //   for each binding   global uchar*  the buffer's first byte, NULL for an empty binding
 //                      ulong          the byte of the buffer at which the binding begins

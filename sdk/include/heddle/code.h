@@ -73,8 +73,9 @@
  *   Imports    only variables with a BuiltIn decoration; no functions
  *   Failure    a memory fault loses the device (HD-S-02), so failed checks of values are stored in a binding instead
  *
- * "portable/0": what kernels compute, for any device, without saying how: heddle/sdk/portable/code.h of the SDK, whose library reads, verifies and
- * interprets it. Not frozen: a reader of 0.3 need not know the files of a later version.
+ * "portable/1": what kernels compute, for any device, without saying how: heddle/sdk/portable/code.h of the SDK, whose library reads, verifies and
+ * interprets it. What is added to the format gets the id "portable/2", and so on, and an image has the lowest id that suffices. A driver that reads a
+ * version reads the earlier ones, and lists them all. "portable/0" was not frozen, and nothing reads it.
  *   Targets    "generic"
  *   Entry      a kernel of the name
  *   Workgroups the grid is one workgroup of one thread, which computes everything: a device divides the work as it likes
@@ -96,7 +97,7 @@ extern "C" {
 #define HEDDLE_CODE_CUBIN "cubin/1"
 #define HEDDLE_CODE_HSACO "hsaco/1"       /* Since ABI 0.2. */
 #define HEDDLE_CODE_SPIRV "spirv/1"       /* Since ABI 0.2. */
-#define HEDDLE_CODE_PORTABLE "portable/0" /* Since ABI 0.3. Not frozen. */
+#define HEDDLE_CODE_PORTABLE "portable/1" /* Since ABI 0.3. */
 
 /* The first argument of a kernel. Frozen for x86_64-elf/1. */
 typedef struct heddle_x86_64_dispatch {

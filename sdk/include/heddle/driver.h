@@ -503,7 +503,7 @@ struct heddle_operation_params; /* ext/library.h */
 typedef struct heddle_portable_query {
   uint32_t struct_size;
   uint32_t symbol_count;
-  heddle_string_t format; /* "portable/0" */
+  heddle_string_t format; /* "portable/1" */
   const void* code;
   uint64_t code_bytes;
   heddle_string_t entry;  /* the kernel's name */

@@ -6,7 +6,7 @@
  * Glossary
  *   target     a name for --target, and the family of the devices whose programs get the code: "acme"
  *   graph      the computing ops of one function that are on slots of this family, after all passes that every device shares
- *   node       an op of the graph: its name, and a kernel of portable code ("portable/0", heddle/sdk/portable/code.h), which says what it computes
+ *   node       an op of the graph: its name, and a kernel of portable code ("portable/1", heddle/sdk/portable/code.h), which says what it computes
  *   group      the nodes that the compiler would make one kernel of, if no node was claimed
  *   claim      nodes that the plugin wants to be one kernel in its own format. They are convex: no path between two of them has a node, or
  *              anything else, that is not claimed with them. What no claim has is compiled to portable code

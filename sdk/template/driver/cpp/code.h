@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The code of the sample driver, in two formats. "portable/0" is what `heddle compile --target portable` writes for any device: the SDK's library reads
+// The code of the sample driver, in two formats. "portable/1" is what `heddle compile --target portable` writes for any device: the SDK's library reads
 // and interprets it on the host (heddle/sdk/portable/interpreter.h), so that whole models run from the first day. "sample-stack/1" is text, one kernel
 // after the other, each a program for a stack of 64-bit words that runs once per workgroup. It stands for a vendor's binary format: code
 // that is checked when it is loaded, looked up by name, and run with bindings and constants. Replace it with your own; device.cpp only needs to load, find and run kernels.

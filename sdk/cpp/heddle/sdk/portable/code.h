@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Portable code, the format "portable/0" (HEDDLE_CODE_PORTABLE): what kernels compute, for any device. A kernel is a list of nodes, each of which makes
+// Portable code, the format "portable/1" (HEDDLE_CODE_PORTABLE): what kernels compute, for any device. A kernel is a list of nodes, each of which makes
 // tensors from tensors, element by element, by scalar expressions. Nothing says how: no loops, no order of memory, no workgroups. Made by the
-// compiler; read and verified here; run by an interpreter (interpreter.h), or translated by a driver. Unfrozen until "portable/1".
+// compiler; read and verified here; run by an interpreter (interpreter.h), or translated by a driver. Frozen: the numbers and the meaning of everything
+// here stay as they are, and what is added is of a later version (docs/portable-code.md#versions).
 #ifndef HEDDLE_SDK_PORTABLE_CODE_H_
 #define HEDDLE_SDK_PORTABLE_CODE_H_
 
@@ -58,7 +59,8 @@ struct Read {
 enum class Op : uint8_t {
   kConstant,  // value: bits
   kExtent,    // value: an expression over symbols; i64
-  // Of floats f32 and f64. Arithmetic rounds to nearest even. kMaximum and kMinimum give NaN if an operand is.
+  // Of floats f32 and f64. kPowF, kExpF, kLogF, kTanhF, kCosF, kSinF and kErfF are within 16 units in the last place; all others give the exact result,
+  // rounded to nearest even. kMaximumF and kMinimumF give NaN if an operand is one. Which NaN a result is, is open.
   kAddF,
   kSubF,
   kMulF,
@@ -188,6 +190,7 @@ struct Within {
   uint32_t index, bound;
 };
 
+// Fields that its kind does not use are as here.
 struct Node {
   NodeKind kind = NodeKind::kMap;
   std::vector<uint32_t> extents;  // of the domain: expressions over symbols
@@ -231,6 +234,7 @@ struct NamedOp {
   uint32_t version = 1;
   std::vector<Attribute> attributes;  // sorted by name, each name once
   std::vector<Tensor> results;        // their element types and extents
+  std::vector<uint32_t> operands;     // values: the kernel's inputs, then the results of all ops, in order; those of earlier ops only
 };
 
 // A kernel's bindings are its inputs, then its outputs; its constants are the values of its symbols, 8 bytes each.
@@ -241,19 +245,33 @@ struct Kernel {
   std::vector<Tensor> tensors;  // inputs, outputs, then those between nodes
   std::vector<Node> nodes;      // each reads inputs and results of earlier nodes
   std::vector<NamedOp> ops;
+  std::vector<uint32_t> named_outputs;  // the value that each output is, in row-major order; empty if that is not known
 };
 
-// Limits of a kernel; a file that exceeds them is refused.
+// Limits of a kernel; one that exceeds them is refused.
 inline constexpr uint32_t kMostRank = 32;  // of a domain
 inline constexpr uint32_t kMostBindings = 256;
 inline constexpr uint32_t kMostSymbols = 256;
-inline constexpr uint32_t kMostTensors = 4096;
+inline constexpr uint32_t kMostTensors = 4096;  // also of nodes, of the reads of one, of ops, and of the attributes of one
 inline constexpr uint32_t kMostExpressions = 65536;
 inline constexpr uint32_t kMostInstructions = 65536;  // of a body
 
 inline constexpr std::string_view kMagic = {"HDLPORT\0", 8};
+// The newest version of the format that is read here, and the one that is written: kernels are written with the lowest version that has all they use.
+inline constexpr uint32_t kVersion = 1;
+inline constexpr uint64_t kNamesSection = 1;
 
-// Kernels as bytes: the magic, the version, and each kernel by name. write_kernel() gives a kernel without its name, so that kernels can be made apart.
+// Kernels as bytes. Numbers are LEB128 varints, seven bits a byte, lowest first; those that may be negative are zigzag. Text is its length, then its bytes.
+// An image, of every version:
+//   the magic; the version, which is the highest of its kernels; their number; of each its name, as text, and its bytes, as text
+// Bytes of a kernel, of every version:
+//   its version; if that is above 1, as text what needs it, for readers that do not know it; all that follows is as the version has it
+// Of version 1: symbols, inputs, outputs, expressions, tensors and nodes, as writer.cpp has them; then sections to the end, each a number, in rising order,
+// and its bytes, as text. What is computed is complete without them, and a reader skips those that it does not know:
+//   kNamesSection  the named ops: their number; of each its bytes, as text: name, version, attributes (number; of each its name, its type, and its value,
+//                  as text), operands, and results (number; of each its type and extents); then, after the ops, named_outputs. Whatever follows in the
+//                  bytes of an op or of the section, and attributes of an unknown type, are skipped
+// write_kernel() gives the bytes of a kernel without its name, so that kernels can be made apart.
 std::string write_kernel(const Kernel& kernel);
 std::string write_image(const std::vector<std::pair<std::string_view, std::string_view>>& names_and_kernels);
 
