@@ -182,8 +182,8 @@ class Search {
           const std::string format = variant->format()->str();
           if (offered.size() < 200) offered += (offered.empty() ? "" : ", ") + format + " " + variant->target()->str();
           if (format.starts_with("portable/") && format != HEDDLE_CODE_PORTABLE) {
-            unfit = "; this Heddle has " HEDDLE_CODE_PORTABLE ", so compile the model again, or install a newer Heddle and driver for " +
-                    format;
+            unfit = format == "portable/0" ? "; portable/0 was not frozen, so compile the model again"
+                                           : "; install a newer Heddle, and a driver that takes " + format;
           }
         }
         for (const auto& [key, reason] : unfit_) {
