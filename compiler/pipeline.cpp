@@ -27,6 +27,7 @@
 #include "compiler/targets/spirv/spirv.h"
 #include "compiler/targets/x86_64/x86_64.h"
 #include "heddle/code.h"
+#include "heddle/sdk/portable/names.h"
 #include "heddle/sdk/portable/text.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
@@ -196,6 +197,8 @@ Failure write_code(const std::string& folder, StringRef module, const std::vecto
       std::vector<sdk::portable::Kernel> kernels;
       std::string text, error;
       if (image.format != HEDDLE_CODE_PORTABLE || !sdk::portable::read_image(bytes, &kernels, &error)) continue;
+      // Beside the nodes, how far the names are right; extents that differ from 1 say more.
+      text = sdk::portable::text_of_names(kernels, 3);
       for (const sdk::portable::Kernel& one : kernels) text += sdk::portable::text_of(one);
       if (Failure failure = write_text(path.str().str() + ".txt", text)) return failure;
     }

@@ -4,6 +4,7 @@
 HEDDLE_TEST_ALL=1 runs all nine networks; by default one.
 """
 import json
+import re
 import subprocess
 import sys
 import unittest
@@ -181,6 +182,17 @@ class Portable(HeddleTestCase):
         self.assertEqual(text.name, image.name + ".txt")
         self.assertRegex(text.read_text(), r"op [0-9]+: conv/1 of tensor [0-9]+, tensor [0-9]+, dilations = \[1, 1\], groups = 1, .* -> f32\[s0, 8, 8, 24\]\n")
         self.assertNotIn("array<", text.read_text())
+
+    def test_names_agree(self):
+        """What the compiler writes beside the nodes is proved for nearly all ops, and nothing disagrees."""
+        for name in light.NAMES:
+            code = self.folder / name
+            self.compile(light.randomized(name), "--target", "portable", "--dump-code", code)
+            head = next(code.glob("*.txt")).read_text().splitlines()[0]
+            agree, tested, unknown, disagree = map(int, re.fullmatch(
+                r"names, with every symbol 3: (\d+) agree, (\d+) tested, (\d+) unknown, (\d+) disagree", head).groups())
+            self.assertEqual((unknown, disagree), (0, 0), f"{name}: {head}")
+            self.assertGreater(agree, 20 * tested, f"{name}: {head}")
 
 
 def add_networks():

@@ -1,253 +1,244 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// See names.h. The expansion of a name is a function from an index of the domain to places in tensors; it is compared with the node's expressions along
-// each dimension, from the origin. Sums of terms in one index each that agree there are the same function.
+// See names.h.
 #include "heddle/sdk/portable/names.h"
 
 #include <algorithm>
-#include <functional>
+#include <cinttypes>
+#include <cstdio>
+#include <optional>
 
 #include "heddle/sdk/portable/ops.h"
+#include "term_values.h"
+#include "terms_of_names.h"
+#include "terms_of_nodes.h"
 
 namespace heddle::sdk::portable {
 
 namespace {
 
-constexpr uint64_t kMostWork = uint64_t{1} << 24;  // expressions evaluated for one name
+using TermIds = std::vector<TermId>;
 
-// A name that has another form, or whose node has; and one that its node contradicts.
-struct Unknown {
-  std::string reason;
-};
-struct Disagreement {
-  std::string reason;
-};
+constexpr uint64_t kMostValues = uint64_t{1} << 22;  // computed for a kernel
+constexpr size_t kMostIndices = 64, kLeastIndices = 16;
 
-// Evaluates expressions of a kernel at one index.
-class Places {
- public:
-  Places(const Kernel& kernel, const std::vector<int64_t>& symbols) : kernel_(kernel), symbols_(symbols) {
-    for (const Expression& e : kernel.expressions) {
-      const bool has_operands = e.kind > Expression::kSymbol;
-      uint64_t dims = has_operands ? dims_[e.a] | dims_[e.b] : e.kind == Expression::kDimension ? uint64_t{1} << e.value : 0;
-      bool is_sum = (dims & (dims - 1)) == 0;
-      if (e.kind == Expression::kAdd) is_sum |= is_sum_[e.a] && is_sum_[e.b];
-      if (e.kind == Expression::kMul) is_sum |= (dims_[e.a] == 0 && is_sum_[e.b]) || (dims_[e.b] == 0 && is_sum_[e.a]);
-      dims_.push_back(dims);
-      is_sum_.push_back(is_sum);
-    }
-    values_.resize(kernel.expressions.size());
+std::string shown(Scalar type, const Number& number) {
+  char text[40];
+  if (is_float(type)) {
+    std::snprintf(text, sizeof text, "%.9g", number.real);
+  } else {
+    std::snprintf(text, sizeof text, "%" PRId64, with_sign(type, number.bits));
   }
-
-  // Of an expression over symbols.
-  int64_t known(uint32_t expression) { return at(expression, {}); }
-
-  int64_t at(uint32_t expression, const std::vector<int64_t>& index) {
-    work_ += expression + 1;
-    if (work_ > kMostWork) throw Unknown{"it takes too long to compare"};
-    for (uint32_t i = 0; i <= expression; ++i) {
-      const Expression& e = kernel_.expressions[i];
-      const bool has_operands = e.kind > Expression::kSymbol;
-      const auto a = static_cast<uint64_t>(has_operands ? values_[e.a] : 0), b = static_cast<uint64_t>(has_operands ? values_[e.b] : 0);
-      const auto x = static_cast<int64_t>(a), y = static_cast<int64_t>(b);
-      int64_t& out = values_[i];
-      out = 0;
-      if (e.kind == Expression::kConstant) out = e.value;
-      if (e.kind == Expression::kSymbol) out = symbols_[static_cast<size_t>(e.value)];
-      if (e.kind == Expression::kDimension && static_cast<size_t>(e.value) < index.size()) out = index[static_cast<size_t>(e.value)];
-      if (e.kind == Expression::kAdd) out = static_cast<int64_t>(a + b);
-      if (e.kind == Expression::kMul) out = static_cast<int64_t>(a * b);
-      if (e.kind < Expression::kFloorDiv || y <= 0) continue;
-      const int64_t down = x / y - (x % y < 0);
-      out = e.kind == Expression::kFloorDiv ? down : e.kind == Expression::kCeilDiv ? down + (x % y != 0) : x % y + (x % y < 0 ? y : 0);
-    }
-    return values_[expression];
-  }
-
-  // Whether an expression is the sum that `expected` is, at every index below the extents.
-  bool is(uint32_t expression, const std::vector<int64_t>& extents, const std::function<int64_t(const std::vector<int64_t>&)>& expected) {
-    if (!is_sum_[expression]) throw Unknown{"a place is no sum of terms in one index each"};
-    std::vector<int64_t> index(extents.size());
-    for (size_t d = 0; d < extents.size(); ++d) {
-      for (index[d] = 0; index[d] < extents[d]; ++index[d]) {
-        if (at(expression, index) != expected(index)) return false;
-      }
-      index[d] = 0;
-    }
-    return true;
-  }
-
- private:
-  const Kernel& kernel_;
-  const std::vector<int64_t>& symbols_;
-  std::vector<uint64_t> dims_;
-  std::vector<bool> is_sum_;
-  std::vector<int64_t> values_;
-  uint64_t work_ = 0;
-};
-
-// Numbers come from files: they wrap, as those of expressions do.
-int64_t add(int64_t a, int64_t b) {
-  return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
-}
-int64_t sub(int64_t a, int64_t b) {
-  return static_cast<int64_t>(static_cast<uint64_t>(a) - static_cast<uint64_t>(b));
-}
-int64_t mul(int64_t a, int64_t b) {
-  return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
-}
-
-std::vector<int64_t> integers(const NamedOp& op, const char* attribute, size_t count) {
-  constexpr int64_t kMost = int64_t{1} << 31;  // so that nothing below wraps for extents that a tensor can have
-  std::vector<int64_t> out;
-  if (!integers_of(op, attribute, &out) || out.size() != count)
-    throw Unknown{std::string("it has no attribute '") + attribute + "' of " + std::to_string(count) + " integers"};
-  if (std::any_of(out.begin(), out.end(), [](int64_t value) { return value < -kMost || value > kMost; }))
-    throw Unknown{std::string("its attribute '") + attribute + "' is too large"};
-  return out;
+  return text;
 }
 
 class Checker {
  public:
-  Checker(const Kernel& kernel, const std::vector<int64_t>& symbols) : k_(kernel), places_(kernel, symbols) {}
-
-  void contraction(const NamedOp& op, const Node& node) {
-    begin(node);
-    const Body& factors = node.bodies[0];
-    for (uint32_t i = 0; i < 2; ++i) {
-      if (node.first_reads < 2 || factors.yields[i] != node.rank() + i)
-        throw Unknown{"its factors are not its first two reads as they are"};
-    }
-    op.name == "conv" ? convolution(op, node) : product(node);
+  Checker(const Kernel& kernel, const std::vector<int64_t>& symbols) : k_(kernel), symbols_(symbols) {
+    for (uint32_t op = 0; op < k_.ops.size(); ++op) out_.push_back({NameCheck::kUnknown, op, UINT32_MAX, "no output is computed from it"});
+    is_judged_.resize(k_.ops.size());
   }
 
-  void pool(const NamedOp& op, const Node& node) {
-    begin(node);
-    const size_t windows = node.reduced;
-    if (node.rank() != 2 * windows + 2 || node.first_reads != 1) throw Unknown{"its node has another form"};
-    const std::vector<int64_t> kernel = integers(op, "kernel", windows);
-    for (size_t i = 0; i < windows; ++i) require(extents_[windows + 2 + i] == kernel[i], "kernel");
-    window(op, node, windows);
-  }
-
-  void transpose(const NamedOp& op, const Node& node) {
-    begin(node);
-    const size_t rank = node.rank();
-    const std::vector<int64_t> permutation = integers(op, "permutation", rank);
-    if (node.reads.size() != 1 || node.reads[0].place.size() != rank || node.bodies[0].yields != std::vector<uint32_t>{node.rank()})
-      throw Unknown{"its node has another form"};
-    std::vector<bool> is_used(rank);
-    for (size_t d = 0; d < rank; ++d) {
-      const int64_t of = permutation[d];
-      if (of < 0 || of >= static_cast<int64_t>(rank) || is_used[static_cast<size_t>(of)]) throw Disagreement{"permutation is none"};
-      is_used[static_cast<size_t>(of)] = true;
-      require(tensor_extent(node.reads[0], static_cast<size_t>(of)) == extents_[d], "permutation");
-      place(node.reads[0], static_cast<size_t>(of), "permutation", [d](const std::vector<int64_t>& i) { return i[d]; });
+  std::vector<NameCheck> run() {
+    try {
+      if (k_.named_outputs.empty()) throw Unknown{"the kernel does not say which ops its outputs are"};
+      nodes_.emplace(terms_, k_, symbols_);
+      std::vector<int64_t> known;
+      for (uint32_t e = 0; e < k_.expressions.size(); ++e) known.push_back(nodes_->known(e));
+      names_.emplace(terms_, k_, known);
+      check_forms();
+      for (uint32_t output = 0; output < k_.outputs; ++output) by_nodes_.push_back(of_nodes(output));
+      for (TermId term : by_nodes_) collect(term);
+      for (TermId term : by_nodes_) collect(simplifier_.under(term, {}));
+      for (uint32_t output = 0; output < k_.outputs; ++output) compare(output);
+    } catch (const Unknown& unknown) {
+      for (NameCheck& check : out_) {
+        if (!is_judged_[check.op]) check.reason = unknown.reason;
+      }
     }
+    return std::move(out_);
   }
 
  private:
-  void begin(const Node& node) {
-    extents_.clear();
-    for (uint32_t extent : node.extents) extents_.push_back(places_.known(extent));
-    for (const Read& read : node.reads) {
-      if (!read.gathers.empty()) throw Unknown{"a place is read from memory"};
-    }
-    uint64_t count = 1;
-    for (uint32_t d = 0; d < node.parallel_rank(); ++d) count *= static_cast<uint64_t>(extents_[d]);
-    for (uint32_t result : node.results) {
-      uint64_t elements = 1;
-      for (uint32_t extent : k_.tensors[result].extents) elements *= static_cast<uint64_t>(places_.known(extent));
-      require(elements == count, "the number of results");
-    }
-    for (uint32_t i = 0; i < node.first_reads && i < 2; ++i) {
-      if (node.reads[i].tensor >= k_.inputs) throw Unknown{"an operand is computed in the same kernel"};
-    }
+  // The verdict that is worse counts.
+  void judge(uint32_t op, NameCheck::Verdict verdict, const std::string& reason) {
+    NameCheck& check = out_[op];
+    if (is_judged_[op] && check.verdict >= verdict) return;
+    is_judged_[op] = true;
+    check.verdict = verdict;
+    check.reason = reason;
   }
 
-  static void require(bool holds, const std::string& what) {
-    if (!holds) throw Disagreement{what + " is not that of the node"};
-  }
-
-  int64_t tensor_extent(const Read& read, size_t d) { return places_.known(k_.tensors[read.tensor].extents[d]); }
-
-  template <typename Expected>
-  void place(const Read& read, size_t d, const std::string& what, Expected expected) {
-    require(places_.is(read.place[d], extents_, expected), what);
-  }
-
-  // [n, spatial..., c] of an image, in a domain [n, spatial..., c or o, window...]; *more depth follows. Places in c are not compared.
-  void window(const NamedOp& op, const Node& node, size_t count) {
-    const std::vector<int64_t> strides = integers(op, "strides", count), dilations = integers(op, "dilations", count),
-                               low = integers(op, "pads_low", count), high = integers(op, "pads_high", count);
-    const Read& image = node.reads[0];
-    if (image.place.size() != count + 2) throw Unknown{"its node has another form"};
-    require(tensor_extent(image, 0) == extents_[0], "the batch");
-    place(image, 0, "the batch", [](const std::vector<int64_t>& i) { return i[0]; });
-    size_t bounds = 0;
-    for (size_t s = 0; s < count; ++s) {
-      const size_t out = s + 1, in = count + 2 + s;
-      const int64_t extent = tensor_extent(image, s + 1), windows = extents_[in];
-      auto expected = [&](const std::vector<int64_t>& i) { return sub(add(mul(i[out], strides[s]), mul(i[in], dilations[s])), low[s]); };
-      place(image, s + 1, "strides, dilations or pads_low", expected);
-      require(strides[s] > 0 && dilations[s] > 0, "strides or dilations");
-      const int64_t room = sub(add(add(extent, low[s]), high[s]), add(mul(dilations[s], sub(windows, 1)), 1));
-      require(room >= 0 && add(room / strides[s], 1) == extents_[out], "pads_high");
-      bool is_bounded = image.has_outside && image.outside == 0;
-      for (const Within& within : node.within) {
-        if (!places_.is(within.index, extents_, expected)) continue;
-        require(places_.known(within.bound) == extent, "a bound");
-        is_bounded = true;
-        ++bounds;
-      }
-      const int64_t last = sub(add(mul(sub(extents_[out], 1), strides[s]), mul(sub(windows, 1), dilations[s])), low[s]);
-      require(is_bounded || (low[s] <= 0 && last < extent), "the padding");
-    }
-    if (bounds < node.within.size()) throw Unknown{"the node has bounds of another form"};
-  }
-
-  void convolution(const NamedOp& op, const Node& node) {
-    if (node.reduced < 1 || node.rank() != 2 * (node.reduced - 1) + 3) throw Unknown{"its node has another form"};
-    const size_t windows = node.reduced - 1, o = windows + 1, c = node.rank() - 1;
-    const int64_t groups = integers(op, "groups", 1)[0];
-    const Read &image = node.reads[0], &weights = node.reads[1];
-    if (weights.place.size() != windows + 2) throw Unknown{"its node has another form"};
-    window(op, node, windows);
-    require(groups > 0 && extents_[o] % groups == 0 && tensor_extent(image, windows + 1) == mul(groups, extents_[c]), "groups");
-    const int64_t of_group = extents_[o] / groups, channels = extents_[c];
-    place(image, windows + 1, "groups",
-          [&](const std::vector<int64_t>& i) { return add(i[c], of_group > 0 ? mul(i[o] / of_group, channels) : 0); });
-    for (size_t s = 0; s < windows; ++s) {
-      require(tensor_extent(weights, s) == extents_[windows + 2 + s], "the window");
-      place(weights, s, "the window", [&](const std::vector<int64_t>& i) { return i[windows + 2 + s]; });
-    }
-    require(tensor_extent(weights, windows) == channels && tensor_extent(weights, windows + 1) == extents_[o], "a factor's extents");
-    place(weights, windows, "a factor's places", [&](const std::vector<int64_t>& i) { return i[c]; });
-    place(weights, windows + 1, "a factor's places", [&](const std::vector<int64_t>& i) { return i[o]; });
-  }
-
-  void product(const Node& node) {
-    if (node.reduced != 1 || node.rank() < 3 || !node.within.empty()) throw Unknown{"its node has another form"};
-    const size_t depth = node.rank() - 1, columns = depth - 1, rows = depth - 2;
-    for (uint32_t side = 0; side < 2; ++side) {
-      const Read& read = node.reads[side];
-      const size_t rank = read.place.size();
-      if (rank < 2 || rank > rows + 2 || (side == 0 && rank != rows + 2)) throw Unknown{"its node has another form"};
-      const size_t first = side == 0 ? rows : depth, second = side == 0 ? depth : columns;
-      require(tensor_extent(read, rank - 2) == extents_[first] && tensor_extent(read, rank - 1) == extents_[second], "a factor's extents");
-      place(read, rank - 2, "a factor's places", [&](const std::vector<int64_t>& i) { return i[first]; });
-      place(read, rank - 1, "a factor's places", [&](const std::vector<int64_t>& i) { return i[second]; });
-      for (size_t d = 0; d + 2 < rank; ++d) {
-        const size_t of = d + rows + 2 - rank;
-        const int64_t extent = tensor_extent(read, d);
-        require(extent == 1 || extent == extents_[of], "the batch");
-        place(read, d, "the batch", [&](const std::vector<int64_t>& i) { return extent == 1 ? 0 : i[of]; });
+  void check_forms() {
+    for (uint32_t op = 0; op < k_.ops.size(); ++op) {
+      try {
+        names_->check(op);
+        has_form_.push_back(true);
+      } catch (const Unknown& unknown) {
+        has_form_.push_back(false);
+        judge(op, NameCheck::kUnknown, unknown.reason);
+      } catch (const Disagreement& found) {
+        has_form_.push_back(false);
+        judge(op, NameCheck::kDisagrees, found.reason);
       }
     }
+  }
+
+  TermIds place_of(const std::vector<int64_t>& extents) {
+    TermIds place;
+    for (size_t d = 0; d < extents.size(); ++d) place.push_back(terms_.dimension(static_cast<uint32_t>(d), extents[d]));
+    return place;
+  }
+
+  TermId of_nodes(uint32_t output) {
+    const uint32_t tensor = k_.inputs + output;
+    const std::vector<int64_t>& extents = nodes_->extents(tensor);
+    return nodes_->element(tensor, place_of(extents), static_cast<uint32_t>(extents.size()));
+  }
+
+  // The ops that an output is computed from by its name.
+  std::vector<uint32_t> ops_of(uint32_t output) const {
+    std::vector<bool> is_used(k_.ops.size());
+    std::vector<uint32_t> waiting = {k_.named_outputs[output]}, found;
+    while (!waiting.empty()) {
+      const uint32_t value = waiting.back();
+      waiting.pop_back();
+      if (value < k_.inputs || is_used[value - k_.inputs]) continue;
+      is_used[value - k_.inputs] = true;
+      const std::vector<uint32_t>& operands = k_.ops[value - k_.inputs].operands;
+      waiting.insert(waiting.end(), operands.begin(), operands.end());
+    }
+    for (uint32_t op = 0; op < k_.ops.size(); ++op) {
+      if (is_used[op]) found.push_back(op);
+    }
+    return found;
+  }
+
+  void compare(uint32_t output) {
+    const std::vector<uint32_t> ops = ops_of(output);
+    const uint32_t value = k_.named_outputs[output], tensor = k_.inputs + output;
+    std::string reason;
+    auto refuse = [&](NameCheck::Verdict verdict, const std::string& why) {
+      for (uint32_t op : ops) {
+        if (has_form_[op]) judge(op, verdict, why);
+      }
+    };
+    for (uint32_t op : ops) {
+      if (!has_form_[op])
+        return refuse(NameCheck::kUnknown, "an output is computed from op " + std::to_string(op) + " too, which is not known or disagrees");
+    }
+    try {
+      const std::vector<int64_t>& extents = nodes_->extents(tensor);
+      TermIds at;
+      if (!reshaped(terms_, extents, names_->extents(value), place_of(extents), &at))
+        throw Disagreement{"an output has another number of elements"};
+      const TermId by_names =
+          names_->to_storage(names_->element(value, at, static_cast<uint32_t>(extents.size())), k_.tensors[tensor].type);
+      const TermId first = simplifier_.under(by_nodes_[output], {}), second = simplifier_.under(by_names, {});
+      for (uint32_t op : ops) note_node(op);
+      if (first == second) {
+        for (uint32_t op : ops) judge(op, NameCheck::kAgrees, "");
+        return;
+      }
+      if (terms_[first].type != terms_[second].type) throw Disagreement{"an output has another type"};
+      const std::string difference = difference_of(output, first, second);
+      for (uint32_t op : ops) {
+        if (is_found(op)) {
+          judge(op, NameCheck::kAgrees, "");
+        } else if (difference.empty()) {
+          judge(op, NameCheck::kTested, "its expression has another form than the nodes', and the same values where it was computed");
+        } else if (std::all_of(k_.ops[op].operands.begin(), k_.ops[op].operands.end(),
+                               [&](uint32_t operand) { return operand < k_.inputs || is_found(operand - k_.inputs); })) {
+          judge(op, NameCheck::kDisagrees, difference);
+        } else {
+          judge(op, NameCheck::kUnknown, "what it is computed from disagrees");
+        }
+      }
+      const bool is_blamed = std::any_of(ops.begin(), ops.end(), [&](uint32_t op) { return out_[op].verdict == NameCheck::kDisagrees; });
+      if (!difference.empty() && !is_blamed && value >= k_.inputs) judge(value - k_.inputs, NameCheck::kDisagrees, difference);
+    } catch (const Disagreement& found) {
+      if (value >= k_.inputs) judge(value - k_.inputs, NameCheck::kDisagrees, found.reason);
+      refuse(NameCheck::kUnknown, "an output that is computed from it disagrees");
+    } catch (const Unknown& unknown) {
+      refuse(NameCheck::kUnknown, unknown.reason);
+    }
+  }
+
+  // All terms that nodes compute.
+  void collect(TermId root) {
+    TermIds waiting = {root};
+    while (!waiting.empty()) {
+      const TermId term = waiting.back();
+      waiting.pop_back();
+      if (!in_nodes_.insert(term).second) continue;
+      waiting.insert(waiting.end(), terms_[term].args.begin(), terms_[term].args.end());
+    }
+  }
+
+  // Whether nodes have the op's values, wherever they are asked for.
+  bool is_found(uint32_t op) {
+    const std::set<TermId>& instances = names_->instances(op);
+    return !instances.empty() && std::all_of(instances.begin(), instances.end(), [&](TermId term) {
+      return terms_.is_constant(term) || in_nodes_.contains(term) || in_nodes_.contains(simplifier_.under(term, {}));
+    });
+  }
+
+  void note_node(uint32_t op) {
+    for (TermId term : names_->instances(op)) {
+      if (out_[op].node == UINT32_MAX) out_[op].node = terms_[term].owner;
+    }
+  }
+
+  // Where, and by how much, an output has another value by its name than by the nodes; empty if nowhere, as far as it was computed.
+  std::string difference_of(uint32_t output, TermId by_nodes, TermId by_names) {
+    const std::vector<int64_t>& extents = nodes_->extents(k_.inputs + output);
+    const auto count = static_cast<uint64_t>(count_of(extents));
+    if (count == 0) throw Unknown{"an output has no elements with which it could be tested"};
+    std::vector<std::vector<int64_t>> inputs;
+    for (uint32_t i = 0; i < k_.inputs; ++i) inputs.push_back(nodes_->extents(i));
+    std::vector<TermValues> values;
+    values.reserve(TermValues::kSeeds);
+    for (uint32_t seed = 0; seed < TermValues::kSeeds; ++seed) values.emplace_back(terms_, k_, inputs, seed, &work_);
+    const size_t indices = static_cast<size_t>(std::min<uint64_t>(count, kMostIndices));
+    size_t done = 0;
+    uint64_t random = 1;
+    try {
+      for (; done < indices; ++done) {
+        // All of them if there are few, else the first and the last one, and others.
+        random = random * 6364136223846793005u + 1442695040888963407u;
+        uint64_t flat = count <= kMostIndices ? done : done == 0 ? 0 : done == 1 ? count - 1 : (random >> 16) % count;
+        std::vector<int64_t> index(extents.size());
+        for (size_t d = extents.size(); d-- > 0;) {
+          index[d] = static_cast<int64_t>(flat % static_cast<uint64_t>(extents[d]));
+          flat /= static_cast<uint64_t>(extents[d]);
+        }
+        for (TermValues& each : values) {
+          for (size_t d = 0; d < index.size(); ++d) each.set(static_cast<uint32_t>(d), index[d]);
+          const Number a = each.at(by_nodes), b = each.at(by_names);
+          const Scalar type = terms_[by_nodes].type;
+          if (is_same(type, a, b)) continue;
+          std::string where;
+          for (int64_t i : index) where += (where.empty() ? "" : ", ") + std::to_string(i);
+          return "output " + std::to_string(output) + " at [" + where + "] is " + shown(type, a) + " by the nodes and " + shown(type, b) +
+                 " by the names, for some input";
+        }
+      }
+    } catch (const Unknown&) {
+      if (done < std::min(indices, kLeastIndices)) throw;
+    }
+    return {};
   }
 
   const Kernel& k_;
-  Places places_;
-  std::vector<int64_t> extents_;
+  const std::vector<int64_t>& symbols_;
+  Terms terms_;
+  Simplifier simplifier_{terms_};
+  std::optional<NodeTerms> nodes_;
+  std::optional<NameTerms> names_;
+  TermIds by_nodes_;
+  std::set<TermId> in_nodes_;
+  std::vector<bool> has_form_, is_judged_;
+  std::vector<NameCheck> out_;
+  uint64_t work_ = kMostValues;
 };
 
 }  // namespace
@@ -267,53 +258,28 @@ bool integers_of(const NamedOp& op, std::string_view attribute, std::vector<int6
 }
 
 std::vector<NameCheck> check_names(const Kernel& kernel, const std::vector<int64_t>& symbols) {
-  std::vector<NameCheck> out;
-  auto kind_of = [](const NamedOp& op) {
-    if (op.name == "conv" || op.name == "matmul") return NodeKind::kContract;
-    return op.name == "pool" ? NodeKind::kFold : NodeKind::kMap;
-  };
-  auto is_known = [](const NamedOp& op) { return op.name == "conv" || op.name == "matmul" || op.name == "pool" || op.name == "transpose"; };
-  for (uint32_t i = 0; i < kernel.ops.size(); ++i) {
-    const NamedOp& op = kernel.ops[i];
-    NameCheck check = {NameCheck::kUnknown, i, UINT32_MAX, {}};
-    try {
-      if (!is_known(op)) throw Unknown{"the library has no expansion of it"};
-      if (std::string why; !is_as_known(op, &why)) throw Unknown{why};
-      if (symbols.size() != kernel.symbols) throw Unknown{"the kernel has another number of symbols"};
-      if (op.name == "transpose" && kernel.ops.size() != 1) throw Unknown{"it is one of several ops"};
-      // The nodes of a kind are in the order of the ops that they compute.
-      std::vector<uint32_t> nodes;
-      for (uint32_t n = 0; n < kernel.nodes.size(); ++n) {
-        if (kernel.nodes[n].kind == kind_of(op)) nodes.push_back(n);
-      }
-      size_t number = 0, count = 0;
-      for (uint32_t j = 0; j < kernel.ops.size(); ++j) {
-        if (!is_known(kernel.ops[j]) || kind_of(kernel.ops[j]) != kind_of(op)) continue;
-        number += j < i;
-        ++count;
-      }
-      if (nodes.size() != count) throw Unknown{"it is not clear which node computes it"};
-      check.node = nodes[number];
-      Checker checker(kernel, symbols);
-      const Node& node = kernel.nodes[check.node];
-      if (kind_of(op) == NodeKind::kContract) {
-        checker.contraction(op, node);
-      } else if (kind_of(op) == NodeKind::kFold) {
-        checker.pool(op, node);
-      } else {
-        checker.transpose(op, node);
-      }
-      check.verdict = NameCheck::kAgrees;
-    } catch (Unknown& unknown) {
-      check.reason = std::move(unknown.reason);
-    } catch (Disagreement& found) {
-      // What comes before it may be a part of the node.
-      if (i == 0) check.verdict = NameCheck::kDisagrees;
-      check.reason = std::move(found.reason);
+  return Checker(kernel, symbols).run();
+}
+
+const char* name_of(NameCheck::Verdict verdict) {
+  constexpr const char* kNames[] = {"agrees", "tested", "unknown", "disagrees"};
+  return kNames[verdict];
+}
+
+std::string text_of_names(const std::vector<Kernel>& kernels, int64_t symbol) {
+  size_t counts[4] = {};
+  std::string lines;
+  for (const Kernel& kernel : kernels) {
+    for (const NameCheck& check : check_names(kernel, std::vector<int64_t>(kernel.symbols, symbol))) {
+      ++counts[check.verdict];
+      if (check.verdict == NameCheck::kAgrees) continue;
+      lines += "  kernel " + kernel.name + ": op " + std::to_string(check.op) + ": " + kernel.ops[check.op].name + " " +
+               name_of(check.verdict) + ": " + check.reason + "\n";
     }
-    out.push_back(std::move(check));
   }
-  return out;
+  return "names, with every symbol " + std::to_string(symbol) + ": " + std::to_string(counts[NameCheck::kAgrees]) + " agree, " +
+         std::to_string(counts[NameCheck::kTested]) + " tested, " + std::to_string(counts[NameCheck::kUnknown]) + " unknown, " +
+         std::to_string(counts[NameCheck::kDisagrees]) + " disagree\n" + lines;
 }
 
 }  // namespace heddle::sdk::portable
