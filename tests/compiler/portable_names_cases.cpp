@@ -153,6 +153,10 @@ const std::vector<Case>& cases() {
                       {"4x4xf32", "4x4xf32"},
                       "4x3xi64",
                       std::string("  %x = tx.sort %0 {axis = 1 : i64") + more + "} : tensor<4x4xf32> -> tensor<4x3xi64>"});
+    list.push_back({"concat",
+                    {"3x1xf32", "3x1xf32"},
+                    "3x2xf32",
+                    "  %x = tx.concat %0, %1 {axis = 1 : i64} : tensor<3x1xf32>, tensor<3x1xf32> -> tensor<3x2xf32>"});
     // Tables and formats.
     list.push_back({"suppress",
                     {"2x5x4xf32", "2x5xi1", "f32", "i64", "f32"},

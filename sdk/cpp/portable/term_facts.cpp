@@ -8,11 +8,15 @@
 namespace heddle::sdk::portable {
 
 TermId Simplifier::under(TermId term, const std::vector<TermId>& facts) {
-  if (terms_[term].args.empty()) return term;
+  const Term::Kind kind = terms_[term].kind;
+  if (kind != Term::kDimension && terms_[term].args.empty()) return term;
   auto& known = known_[facts];
   if (const auto found = known.find(term); found != known.end()) return found->second;
   const uint32_t owner = std::exchange(terms_.owner, terms_[term].owner);
-  const TermId result = rebuilt(term, facts);
+  TermId result = kind == Term::kDimension ? term : rebuilt(term, facts);
+  int64_t low, high;
+  const bool is_index = kind == Term::kDimension || kind == Term::kSum;
+  if (is_index && !facts.empty() && bounds(result, facts, &low, &high) && low == high) result = terms_.integer(low);
   terms_.owner = owner;
   known[term] = result;
   return result;
