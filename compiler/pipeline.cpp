@@ -197,8 +197,7 @@ Failure write_code(const std::string& folder, StringRef module, const std::vecto
       std::vector<sdk::portable::Kernel> kernels;
       std::string text, error;
       if (image.format != HEDDLE_CODE_PORTABLE || !sdk::portable::read_image(bytes, &kernels, &error)) continue;
-      // Beside the nodes, how far the names are right; extents that differ from 1 say more.
-      text = sdk::portable::text_of_names(kernels, 3);
+      text = sdk::portable::text_of_names(kernels);
       for (const sdk::portable::Kernel& one : kernels) text += sdk::portable::text_of(one);
       if (Failure failure = write_text(path.str().str() + ".txt", text)) return failure;
     }

@@ -157,6 +157,11 @@ const std::vector<Case>& cases() {
                     {"3x1xf32", "3x1xf32"},
                     "3x2xf32",
                     "  %x = tx.concat %0, %1 {axis = 1 : i64} : tensor<3x1xf32>, tensor<3x1xf32> -> tensor<3x2xf32>"});
+    list.push_back({"concat",
+                    {"3x4xf32", "3x4xf32"},
+                    "6x4xf32",
+                    "  %c = tx.concat %0, %0 {axis = 0 : i64} : tensor<3x4xf32>, tensor<3x4xf32> -> tensor<6x4xf32>\n"
+                    "  %x = tx.neg %c : tensor<6x4xf32>"});
     // Tables and formats.
     list.push_back({"suppress",
                     {"2x5x4xf32", "2x5xi1", "f32", "i64", "f32"},

@@ -4,7 +4,6 @@
 HEDDLE_TEST_ALL=1 runs all nine networks; by default one.
 """
 import json
-import re
 import subprocess
 import sys
 import unittest
@@ -184,15 +183,12 @@ class Portable(HeddleTestCase):
         self.assertNotIn("array<", text.read_text())
 
     def test_names_agree(self):
-        """What the compiler writes beside the nodes is proved for nearly all ops, and nothing disagrees."""
+        """What the compiler writes beside the nodes is proved for all ops of all nine networks."""
         for name in light.NAMES:
             code = self.folder / name
             self.compile(light.randomized(name), "--target", "portable", "--dump-code", code)
             head = next(code.glob("*.txt")).read_text().splitlines()[0]
-            agree, tested, unknown, disagree = map(int, re.fullmatch(
-                r"names, with every symbol 3: (\d+) agree, (\d+) tested, (\d+) unknown, (\d+) disagree", head).groups())
-            self.assertEqual((unknown, disagree), (0, 0), f"{name}: {head}")
-            self.assertGreater(agree, 20 * tested, f"{name}: {head}")
+            self.assertRegex(head, r"^names: [1-9][0-9]+ agree, 0 tested, 0 unknown, 0 disagree$", name)
 
 
 def add_networks():

@@ -22,6 +22,27 @@ TermId Simplifier::under(TermId term, const std::vector<TermId>& facts) {
   return result;
 }
 
+bool Simplifier::are_same(TermId a, TermId b, const std::vector<TermId>& facts, uint32_t depth) {
+  a = under(a, facts);
+  b = under(b, facts);
+  if (a == b) return true;
+  const Term &x = terms_[a], &y = terms_[b];
+  if (depth == 0 || x.type != y.type) return false;
+  for (const Term* choice : {&x, &y}) {
+    if (!choice->is(Term::kInstruction, Op::kSelect)) continue;
+    std::vector<TermId> then = facts, otherwise = facts;
+    add_facts(choice->args[0], true, &then);
+    add_facts(choice->args[0], false, &otherwise);
+    if (then == facts || otherwise == facts) return false;
+    return are_same(a, b, then, depth - 1) && are_same(a, b, otherwise, depth - 1);
+  }
+  if (x.kind != Term::kInstruction || y.kind != x.kind || x.op != y.op || x.data != y.data) return false;
+  for (size_t i = 0; i < x.args.size(); ++i) {
+    if (!are_same(x.args[i], y.args[i], facts, depth - 1)) return false;
+  }
+  return true;
+}
+
 TermId Simplifier::rebuilt(TermId term, const std::vector<TermId>& facts) {
   Term t = terms_[term];
   auto all_under = [&](size_t first, size_t end, const std::vector<TermId>& where) {

@@ -143,6 +143,8 @@ class Simplifier {
  public:
   explicit Simplifier(Terms& terms) : terms_(terms) {}
   TermId under(TermId term, const std::vector<TermId>& facts);
+  // Whether two terms are the same there. Choices that one of them has are followed, up to `depth` at once.
+  bool are_same(TermId a, TermId b, const std::vector<TermId>& facts, uint32_t depth = 12);
 
  private:
   TermId rebuilt(TermId term, const std::vector<TermId>& facts);

@@ -11,8 +11,8 @@
 
 namespace heddle::sdk::portable {
 
-// The values of an attribute: one of an integer or a boolean (0 or 1), several of integers. False if the op has none of that name, or it is of another
-// type.
+// The values of an attribute: one of an integer or a boolean (0 or 1), several of integers. False if the op has none of that name, or it is of
+// another type.
 bool integers_of(const NamedOp& op, std::string_view attribute, std::vector<int64_t>* out);
 
 struct NameCheck {
@@ -41,9 +41,9 @@ std::vector<NameCheck> check_names(const Kernel& kernel, const std::vector<int64
 
 const char* name_of(NameCheck::Verdict verdict);
 
-// How many names of all kernels have each verdict, with this value for each symbol; then a line for each kernel's op whose verdict is another than
-// kAgrees, with the reason.
-std::string text_of_names(const std::vector<Kernel>& kernels, int64_t symbol);
+// How many names of all kernels have each verdict, with 3 or 400 for each symbol, whichever is better for the kernel, since not all extents are
+// possible; then a line for each op of a kernel whose verdict is another than kAgrees, with the reason.
+std::string text_of_names(const std::vector<Kernel>& kernels);
 
 }  // namespace heddle::sdk::portable
 #endif  // HEDDLE_SDK_PORTABLE_NAMES_H_
