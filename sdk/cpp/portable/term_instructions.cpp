@@ -83,6 +83,12 @@ bool Terms::fold(Op op, Scalar type, std::vector<TermId>& args, uint64_t& value,
       uint64_t bits;
       if (is_constant(args[i], &bits) && p == (bits ? Predicate::kEqual : Predicate::kNotEqual)) return give(args[1 - i]);
     }
+    for (size_t i = 0; i < 2 && op == Op::kCompareI && p == Predicate::kNotEqual; ++i) {
+      uint64_t bits = 1;
+      const Term& other = terms_[args[1 - i]];
+      const bool is_wide = other.is(Term::kInstruction, Op::kExtUI) || other.is(Term::kInstruction, Op::kExtSI);
+      if (is_constant(args[i], &bits) && bits == 0 && is_wide && terms_[other.args[0]].type == Scalar::kI1) return give(other.args[0]);
+    }
     if (op == Op::kCompareI) return give(compare_integers(p, args[0], args[1]));
     return false;
   }
