@@ -7,6 +7,7 @@
 #include "compiler/code/target_devices.h"
 #include "compiler/targets/cuda/machine_code.h"
 #include "compiler/targets/llvm_backend.h"
+#include "compiler/targets/portable/portable.h"
 #include "heddle/code.h"
 #include "mlir/IR/Threading.h"
 
@@ -82,6 +83,7 @@ class Generator {
  private:
   module::Status plan() {
     std::vector<targets::Plans> chosen;
+    std::vector<mlir::AffineExpr> workspaces;
     for (const Kernel& kernel : family_.kernels.all()) {
       tx::DispatchOp region = kernel.region;
       if (kernel.binding_count > passes::most_bindings) {  // a region that heddle-form-dispatches did not form
@@ -97,13 +99,14 @@ class Generator {
       const std::string name = name_of_kernel(kernel.text);
       auto pick = [&](const std::string& when) { return options_.tuned ? options_.tuned->find(family_.name, name, when) : std::string(); };
       chosen.push_back(targets::choose(*plans, pick));
+      if (variants_.front().target->format() == HEDDLE_CODE_PORTABLE) workspaces.push_back(targets::portable_workspace(region));
       for (const targets::KernelPlan& plan : chosen.back()) {
         const std::string when = targets::text_of(plan.guards);
         if (!plan.choice.text.empty() && pick(when) == plan.choice.text) options_.tuned->note_taken(family_.name, name, when);
       }
       if (options_.with_answers) family_.answers[name] = std::move(answers);
     }
-    family_.kernels.plan(std::move(chosen));
+    family_.kernels.plan(std::move(chosen), workspaces);
     return {};
   }
 

@@ -17,6 +17,7 @@ std::string text_of(tx::DispatchOp region) {
   if (auto claim = region->getAttrOfType<StringAttr>(claim_attr)) stream << "claim " << claim.getValue() << '\n';
   if (auto tied = region.getTied()) llvm::interleaveComma(*tied, stream);
   if (auto pitch = region.getPitch()) stream << "pitch " << *pitch << '\n';
+  if (region.getAlternativeAttr()) stream << "alternative\n";  // whose operands are all bindings
   // values are numbered from the region's start on, regardless of the surrounding function
   llvm::DenseMap<Value, unsigned> number;
   auto name = [&](Value value) -> unsigned { return number.try_emplace(value, number.size()).first->second; };
@@ -61,9 +62,11 @@ void Kernels::add(ModuleOp model, StringRef family, llvm::function_ref<bool(tx::
   });
 }
 
-void Kernels::plan(std::vector<targets::Plans> plans) {
+void Kernels::plan(std::vector<targets::Plans> plans, ArrayRef<AffineExpr> workspaces) {
   std::vector<Kernel> planned;
-  for (auto [kernel, its_plans] : llvm::zip_equal(kernels_, plans)) {
+  for (auto [index, kernel, its_plans] : llvm::enumerate(kernels_, plans)) {
+    if (!workspaces.empty()) kernel.workspace = workspaces[index];
+    if (kernel.workspace) ++kernel.binding_count;
     const size_t first = planned.size();
     std::vector<Candidate>& candidates = candidates_.emplace_back();
     for (targets::KernelPlan& plan : its_plans) {

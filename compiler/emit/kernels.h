@@ -18,6 +18,8 @@ struct Kernel {
   std::string text;  // the region's, without names and locations
   uint32_t binding_count = 0;
   uint32_t symbol_count = 0;  // constants: one int64 per symbol of the function
+  // Bytes of a binding after the region's own, for what a call computes in between; null: there is none.
+  mlir::AffineExpr workspace = {};
   targets::KernelPlan plan;
 };
 
@@ -48,7 +50,8 @@ class Kernels {
   const std::vector<Kernel>& all() const { return kernels_; }
   // Called once, when all are added. plans: for the kernels so far, in order; the last plan of each has no guards. One without `workgroups` repeats the
   // choice of an earlier one, and is for calls in which the region's other kernel runs.
-  void plan(std::vector<targets::Plans> plans);
+  // workspaces: likewise, what Kernel::workspace becomes; or none.
+  void plan(std::vector<targets::Plans> plans, llvm::ArrayRef<mlir::AffineExpr> workspaces = {});
 
   // After plan(): the name of a kernel in code that others made.
   void rename(uint32_t kernel, std::string symbol) { kernels_[kernel].symbol = std::move(symbol); }

@@ -58,6 +58,15 @@ void Scheduler::bind(mf::DispatchSiteT& site, ValueRange inputs, ValueRange outp
   }
 }
 
+void Scheduler::bind_workspace(const Kernel& kernel, mf::DispatchSiteT& site) {
+  if (!kernel.workspace) return;
+  const uint32_t value = add_transient(registers_.value_of(kernel.workspace));
+  site.bindings.emplace_back(value, whole, whole, write);
+  site.binding_types.emplace_back(HEDDLE_TYPE_UNDEFINED, 0);
+  if (site.binding_pitches) site.binding_pitches->all.push_back(0);
+  note_use(value);
+}
+
 uint32_t Scheduler::start_of(const Part& part) {
   const RankedTensorType type = tx::tensor(part.concat);
   if (part.start == getAffineConstantExpr(0, type.getContext())) return whole;
@@ -201,23 +210,29 @@ LogicalResult Scheduler::add_dispatch(tx::DispatchOp dispatch) {
   bind(*site, dispatch.getInputs(), dispatch.getOutputs());
   note_pitch(dispatch, *site);
   check_limits(dispatch, usual.plan);
+  const SlotTarget::Code* own = target_[slot].rest_of(dispatch);
+  // Before its workspace, which is the kernel's own.
+  std::unique_ptr<mf::DispatchSiteT> rest;
+  if (own) {
+    rest = std::make_unique<mf::DispatchSiteT>();
+    rest->bindings = site->bindings;
+    rest->binding_types = site->binding_types;
+    rest->binding_dims = site->binding_dims;
+  }
+  bind_workspace(usual, *site);
   for (uint32_t symbol = 0; symbol < usual.symbol_count; ++symbol) {
     site->constants.push_back(registers_.value_of(getAffineSymbolExpr(symbol, dispatch.getContext())));
   }
   for (const Candidate& each : kernels.candidates(dispatch))
     site->candidates.push_back(candidate_of(each, kernels, each.kernel, each.runs, slot));
-  std::unique_ptr<mf::DispatchSiteT> rest;
-  if (const SlotTarget::Code* own = target_[slot].rest_of(dispatch)) {
+  if (own) {
     // Two dispatches with the same bindings, of which one has no workgroups.
-    rest = std::make_unique<mf::DispatchSiteT>();
     rest->slot = slot;
     rest->executable = own->executable;
     rest->name = site->name;
-    rest->bindings = site->bindings;
-    rest->binding_types = site->binding_types;
-    rest->binding_dims = site->binding_dims;
     rest->constants = site->constants;
     const Kernel& other = own->kernels->usual(dispatch);
+    bind_workspace(other, *rest);
     check_limits(dispatch, other.plan);
     const ArrayRef<Candidate> own_candidates = own->kernels->candidates(dispatch);
     for (const Candidate& each : kernels.candidates(dispatch).drop_back())

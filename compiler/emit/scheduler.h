@@ -117,6 +117,8 @@ class Scheduler {
 
   // Bindings of an op that reads and writes tensors, after a barrier if one is needed.
   void bind(mf::DispatchSiteT& site, mlir::ValueRange inputs, mlir::ValueRange outputs);
+  // The memory between the nodes of a kernel, as the last binding.
+  void bind_workspace(const Kernel& kernel, mf::DispatchSiteT& site);
   // A concat without rows has no bytes, so its parts start at 0.
   uint32_t start_of(const Part& part);
   static void note_pitch(tx::DispatchOp dispatch, mf::DispatchSiteT& site);

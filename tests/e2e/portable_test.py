@@ -11,8 +11,9 @@ import unittest
 import numpy as np
 import onnx
 import onnxruntime
+from onnx import TensorProto, helper
 
-from heddle_command import DIGITS, HeddleTestCase, REPOSITORY, TEST_ALL, TIMEOUT_S, environment, heddle_path
+from heddle_command import DIGITS, HeddleTestCase, REPOSITORY, TEST_ALL, TIMEOUT_S, environment, heddle, heddle_path
 import light  # found through heddle_command
 import transformer_layer_test as layers
 
@@ -70,6 +71,40 @@ class Portable(HeddleTestCase):
         """Of the stream driver's backend on the host, in whose graphs and streams a kernel is interpreted like any other."""
         for batch in (1, 5):
             self.check(DIGITS, {"image": np.random.default_rng(7).random((batch, 1, 8, 8), dtype=np.float32)}, device="streams:0")
+
+    def test_memory_between_nodes(self):
+        """A softmax has a matrix between its nodes, which is a part of the call's arena: it is planned, reported, and limited."""
+        value = helper.make_tensor_value_info
+        graph = helper.make_graph([helper.make_node("Softmax", ["x"], ["y"], axis=-1)], "softmax", [value("x", TensorProto.FLOAT, ["n", "n"])],
+                                  [value("y", TensorProto.FLOAT, ["n", "n"])])
+        path, n = self.folder / "softmax.onnx", 1000
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+        x = np.random.default_rng(5).standard_normal((n, n), np.float32)
+        between = n * n * 4 + 2 * 4032  # the matrix, and two vectors in multiples of 64 bytes
+        for device, options in (("sample:0", {}), ("sample:0", {"host_access": "false"}), ("streams:0", {})):
+            with self.subTest(device=device, options=options):
+                self.check(path, {"x": x}, device=device, **options)
+                module = self.folder / "softmax.heddle"
+                environment = self.with_options(options)
+                shown = self.succeed("explain", module, "--memory", "--format", "json", "--device", device, "--dim", f"n={n}", extra_environment=environment)
+                (place,) = json.loads(shown.stdout)["memory"][0]["programs"][0]["calls"][0]["places"]
+                self.assertEqual(place["arena"], between)
+                text = self.succeed("run", module, "--input", f"x=f32[{n},{n}]=1", "--device", device, "--statistics", extra_environment=environment).stderr
+                (found,) = [each for each in json.loads(text[text.index("{"):text.rindex("}") + 1])["devices"] if each["device"] == device]
+                held = {holder["owner"]: holder["requested"] for holder in found["pool"]["holders"]}
+                self.assertEqual((held["intermediate values"], found["pool"]["requested"]), (between, place["total"]))
+        # A limit that is just enough, and one below.
+        config = self.folder / "heddle.toml"
+        for limit, code in ((place["total"], 0), (place["total"] - 1, None)):
+            config.write_text('interpreted = "allow"\n[device.limited]\ndriver = "org.example.sample"\nselect = { ordinal = 0 }\n'
+                              f'[device.limited.allocator]\nplugin = "heddle.limit"\nlimit = {limit}\nover = {{ plugin = "heddle.system" }}\n')
+            ran = heddle("run", module, "--input", f"x=f32[{n},{n}]=1", "--device", "limited", extra_environment=environment)
+            if code == 0:
+                self.assertEqual(ran.code, 0, str(ran))
+            else:
+                self.assertNotEqual(ran.code, 0)
+                self.assert_clear_error(ran)
+                self.assertIn("limit", ran.stderr)
 
     def test_kernels_of_the_driver(self):
         """Products and convolutions run on the driver's kernel, and reports say so, before the first call too; the rest is interpreted."""

@@ -414,7 +414,7 @@ class HostBackend : public stream::Backend {
     for (const sdk::portable::Program& program : host(module)->programs) {
       const sdk::portable::Kernel& code = program.kernel();
       if (code.name != entry->name) continue;
-      if (!entry->plain || entry->binding_count != code.inputs + code.outputs || entry->constants_bytes != code.symbols * 8)
+      if (!entry->plain || !sdk::portable::takes_bindings(code, entry->binding_count) || entry->constants_bytes != code.symbols * 8)
         return loading.entry_failed(HEDDLE_STATUS_INVALID_ARGUMENT, "its bindings and constants are not those of its code");
       HostFunction& function = host(module)->functions.emplace_back();
       function.program = &program;

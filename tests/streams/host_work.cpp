@@ -35,8 +35,10 @@ HostKernel::HostKernel(const stream::Launch& launch) : function_(reinterpret_cas
 
 Result HostKernel::interpret() const {
   std::vector<uint64_t> sizes;
+  uint64_t workspace = 0;
   std::string reason;
-  if (!function_->program->binding_bytes(constants_.data(), constants_.size(), &sizes, &reason)) return kKernelFailed;
+  if (!function_->program->binding_bytes(constants_.data(), constants_.size(), &sizes, &reason, &workspace)) return kKernelFailed;
+  sizes.push_back(workspace);  // which not every entry has
   std::vector<sdk::portable::Memory> memory;
   std::vector<std::shared_ptr<void>> keep(bindings_.size());
   for (size_t i = 0; i < bindings_.size(); ++i) {

@@ -465,6 +465,65 @@ TEST(Portable, ConvolutionsAreRight) {
   }
 }
 
+// Tensors between nodes are in the workspace, if there is one.
+TEST(Portable, TheWorkspaceIsUsed) {
+  portable::Kernel kernel;
+  kernel.name = "squares";  // t = x + x; u = t * t; y = u - t
+  kernel.symbols = 1;
+  kernel.inputs = kernel.outputs = 1;
+  using E = portable::Expression;
+  kernel.expressions = {{E::kSymbol, 0}, {E::kDimension, 0}};
+  kernel.tensors.assign(4, {HEDDLE_TYPE_F32, {0}});
+  auto add_node = [&](Op op, std::vector<uint32_t> from, uint32_t to) {
+    portable::Node& node = kernel.nodes.emplace_back();
+    node.kind = portable::NodeKind::kMap;
+    node.extents = {0};
+    for (uint32_t tensor : from) {
+      portable::Read& read = node.reads.emplace_back();
+      read.tensor = tensor;
+      read.place = {1};
+    }
+    node.first_reads = static_cast<uint32_t>(from.size());
+    node.bodies.resize(1);
+    node.bodies[0].instructions = {{op, Scalar::kF32, 1, static_cast<uint32_t>(from.size())}};
+    node.bodies[0].yields = {1 + static_cast<uint32_t>(from.size())};
+    node.results = {to};
+  };
+  add_node(Op::kAddF, {0}, 2);
+  add_node(Op::kMulF, {2}, 3);
+  add_node(Op::kSubF, {3, 2}, 1);
+  std::string error;
+  std::vector<portable::Program> programs;
+  ASSERT_TRUE(portable::load(image_of(kernel), &programs, &error)) << error;
+  constexpr int64_t kCount = 100;
+  auto x = numbers(kCount, 3);
+  std::vector<float> y(kCount), own(kCount);
+  std::vector<uint64_t> bytes;
+  uint64_t needed = 0;
+  ASSERT_TRUE(programs[0].binding_bytes(&kCount, 1, &bytes, &error, &needed)) << error;
+  EXPECT_EQ(bytes, (std::vector<uint64_t>{400, 400}));
+  EXPECT_EQ(needed, 2u * 448);
+  std::vector<float> workspace(needed / sizeof(float), NAN);
+  // Nothing else may be taken.
+  const portable::Limits none = {1 << 20, 0};
+  ASSERT_TRUE(programs[0].run({memory(x), memory(y), memory(workspace)}, &kCount, 1, &error, none)) << error;
+  EXPECT_EQ(workspace[7], 2 * x[7]);
+  EXPECT_EQ(workspace[448 / 4 + 7], 4 * x[7] * x[7]);
+  EXPECT_FALSE(programs[0].run({memory(x), memory(own)}, &kCount, 1, &error, none));
+  EXPECT_NE(error.find("a tensor between two nodes has 400 bytes, and 0 may still be taken"), std::string::npos) << error;
+  ASSERT_TRUE(programs[0].run({memory(x), memory(own)}, &kCount, 1, &error)) << error;
+  EXPECT_EQ(y, own);
+  workspace.resize(workspace.size() - 1);
+  EXPECT_FALSE(programs[0].run({memory(x), memory(y), memory(workspace)}, &kCount, 1, &error));
+  EXPECT_NE(error.find("its workspace has 892 bytes, and tensor 3 between two nodes has 400 from byte 448 on"), std::string::npos) << error;
+  EXPECT_FALSE(programs[0].run({memory(x), memory(y), memory(workspace), memory(own)}, &kCount, 1, &error));
+  // A kernel without tensors between nodes has no workspace.
+  portable::Kernel other = product();
+  ASSERT_TRUE(portable::verify(&other, &error)) << error;
+  EXPECT_TRUE(portable::takes_bindings(kernel, 3));
+  EXPECT_FALSE(portable::takes_bindings(other, 4));
+}
+
 TEST(Portable, CallsAreChecked) {
   portable::Kernel kernel = product();
   std::string error;

@@ -81,7 +81,49 @@ class PortableTarget final : public Target {
   Strategies strategies_;
 };
 
+// The expressions of a kernel over the symbols of its region's function.
+SmallVector<AffineExpr> expressions_of(const sdk::portable::Kernel& kernel, MLIRContext* context) {
+  using sdk::portable::Expression;
+  SmallVector<AffineExpr> all;
+  for (const Expression& e : kernel.expressions) {
+    const bool has_operands = e.kind > Expression::kSymbol;
+    AffineExpr a = has_operands ? all[e.a] : AffineExpr(), b = has_operands ? all[e.b] : AffineExpr(), made;
+    // Those over dimensions are of no extent.
+    const bool is_known = !has_operands || (a && b);
+    if (e.kind == Expression::kConstant) made = getAffineConstantExpr(e.value, context);
+    if (e.kind == Expression::kSymbol) made = getAffineSymbolExpr(static_cast<unsigned>(e.value), context);
+    if (e.kind == Expression::kAdd && is_known) made = a + b;
+    if (e.kind == Expression::kMul && is_known) made = a * b;
+    if (e.kind == Expression::kFloorDiv && is_known) made = a.floorDiv(b);
+    if (e.kind == Expression::kCeilDiv && is_known) made = a.ceilDiv(b);
+    if (e.kind == Expression::kMod && is_known) made = a % b;
+    all.push_back(made);
+  }
+  return all;
+}
+
 }  // namespace
+
+AffineExpr portable_workspace(tx::DispatchOp region) {
+  sdk::portable::Kernel kernel;
+  std::string reason;
+  auto staged = stages_of(region, reason);
+  if (region.getAlternativeAttr() || failed(staged) || !encode(*staged->module->getOps<func::FuncOp>().begin(), kernel, reason)) return {};
+  const size_t bindings = kernel.inputs + kernel.outputs;
+  if (kernel.tensors.size() == bindings || bindings == sdk::portable::kMostBindings) return {};
+  MLIRContext* context = region.getContext();
+  const SmallVector<AffineExpr> known = expressions_of(kernel, context);
+  constexpr auto alignment = static_cast<int64_t>(sdk::portable::kWorkspaceAlignment);
+  AffineExpr sum = getAffineConstantExpr(0, context);
+  for (const sdk::portable::Tensor& tensor : ArrayRef(kernel.tensors).drop_front(bindings)) {
+    sdk::portable::Scalar scalar = {};
+    sdk::portable::scalar_of(tensor.type, &scalar);
+    AffineExpr bytes = getAffineConstantExpr(sdk::portable::bytes_of(scalar), context);
+    for (uint32_t extent : tensor.extents) bytes = bytes * known[extent];
+    sum = sum + bytes.ceilDiv(alignment) * alignment;
+  }
+  return sum;
+}
 
 std::unique_ptr<Target> make_portable_target(std::string_view name, std::string family) {
   return name == portable_level ? std::make_unique<PortableTarget>(std::move(family)) : nullptr;

@@ -112,6 +112,12 @@ uint64_t tensor_bytes(const View& view) {
   return static_cast<uint64_t>(view.count) * bytes_of(view.scalar);
 }
 
+// Moves from one tensor between nodes to the place of the next one in the workspace.
+bool next_in_workspace(uint64_t bytes, uint64_t* place) {
+  constexpr uint64_t kBelow = kWorkspaceAlignment - 1;
+  return !__builtin_add_overflow(bytes, kBelow, &bytes) && !__builtin_add_overflow(*place, bytes & ~kBelow, place);
+}
+
 // With less work, threads would wait for each other longer than they compute.
 constexpr uint64_t kStepsForThreads = 1 << 15, kProductsForThreads = 1 << 20;
 
@@ -186,11 +192,19 @@ struct Share {
 
 }  // namespace
 
-bool Program::binding_bytes(const int64_t* symbols, size_t symbol_count, std::vector<uint64_t>* out, std::string* out_error) const {
+bool Program::binding_bytes(const int64_t* symbols, size_t symbol_count, std::vector<uint64_t>* out, std::string* out_error,
+                            uint64_t* out_workspace_bytes) const {
   Call call = {*prepared_, {}, {}, 0, {}};
   if (!begin_call(call, symbols, symbol_count, out_error)) return false;
+  const size_t bindings = kernel().inputs + kernel().outputs;
   out->clear();
-  for (size_t i = 0; i < kernel().inputs + kernel().outputs; ++i) out->push_back(tensor_bytes(call.tensors[i]));
+  for (size_t i = 0; i < bindings; ++i) out->push_back(tensor_bytes(call.tensors[i]));
+  if (!out_workspace_bytes) return true;
+  uint64_t place = 0;
+  for (size_t i = bindings; i < call.tensors.size(); ++i) {
+    if (!next_in_workspace(tensor_bytes(call.tensors[i]), &place)) return *out_error = "its workspace is too large", false;
+  }
+  *out_workspace_bytes = place;
   return true;
 }
 
@@ -206,21 +220,30 @@ bool Program::run(const std::vector<Memory>& bindings, const int64_t* symbols, s
     *out_error = std::move(text);
     return false;
   };
-  if (bindings.size() != kernel.inputs + kernel.outputs)
-    return fail("it has " + std::to_string(kernel.inputs + kernel.outputs) + " bindings, and was called with " +
-                std::to_string(bindings.size()));
+  const size_t own_bindings = kernel.inputs + kernel.outputs;
+  if (!takes_bindings(kernel, bindings.size()))
+    return fail("it has " + std::to_string(own_bindings) + " bindings, and was called with " + std::to_string(bindings.size()));
   if (!begin_call(call, symbols, symbol_count, out_error)) return false;
+  const Memory* workspace = bindings.size() > own_bindings ? &bindings.back() : nullptr;
   std::vector<std::unique_ptr<char[]>> between;
-  for (size_t i = 0; i < kernel.tensors.size(); ++i) {
+  for (uint64_t i = 0, place = 0; i < kernel.tensors.size(); ++i) {
     View& view = call.tensors[i];
     const uint64_t bytes = tensor_bytes(view);
-    if (i < bindings.size()) {
+    if (i < own_bindings) {
       if (bytes > bindings[i].bytes)
         return fail("binding " + std::to_string(i) + " has " + std::to_string(bindings[i].bytes) + " bytes, and its tensor " +
                     std::to_string(bytes));
       if (bytes > 0 && reinterpret_cast<uintptr_t>(bindings[i].data) % bytes_of(view.scalar) != 0)
         return fail("binding " + std::to_string(i) + " is not aligned to its elements");
       view.data = bindings[i].data;
+    } else if (workspace) {
+      const uint64_t at = place;
+      if (!next_in_workspace(bytes, &place) || place > workspace->bytes)
+        return fail("its workspace has " + std::to_string(workspace->bytes) + " bytes, and tensor " + std::to_string(i) +
+                    " between two nodes has " + std::to_string(bytes) + " from byte " + std::to_string(at) + " on");
+      if (bytes > 0 && reinterpret_cast<uintptr_t>(workspace->data + at) % bytes_of(view.scalar) != 0)
+        return fail("its workspace is not aligned to elements of tensor " + std::to_string(i));
+      view.data = workspace->data + at;
     } else {
       if (bytes > call.memory_bytes)
         return fail("a tensor between two nodes has " + std::to_string(bytes) + " bytes, and " + std::to_string(call.memory_bytes) +

@@ -262,13 +262,16 @@ void Runner::drop(Plan& plan) {
   }
 }
 
-bool Runner::make_plan(const std::vector<int64_t>& symbols, Plan* out, std::string* out_error) {
+bool Runner::make_plan(const std::vector<int64_t>& symbols, bool has_workspace, Plan* out, std::string* out_error) {
   const Kernel& kernel = program_.kernel();
   auto fail = [&](std::string text) {
     *out_error = std::move(text);
     return false;
   };
-  if (!program_.binding_bytes(symbols.data(), symbols.size(), &out->binding_bytes, out_error)) return false;
+  uint64_t workspace = 0, place = 0;
+  if (!program_.binding_bytes(symbols.data(), symbols.size(), &out->binding_bytes, out_error, &workspace)) return false;
+  const size_t own_bindings = out->binding_bytes.size();
+  if (has_workspace) out->binding_bytes.push_back(workspace);
   const std::vector<int64_t> known = evaluate(kernel, symbols);
   std::vector<int64_t> counts;
   auto take = [&](uint64_t bytes, uint64_t* offset) {
@@ -284,8 +287,14 @@ bool Runner::make_plan(const std::vector<int64_t>& symbols, Plan* out, std::stri
     const std::vector<uint32_t>& extents = kernel.tensors[t].extents;
     if (!count_of(extents, extents.size(), known, &counts.emplace_back()))
       return fail("tensor " + std::to_string(t) + " has a negative extent, or is too large");
-    if (t >= out->binding_bytes.size() && !take(static_cast<uint64_t>(counts[t]) * bytes_of(scalar), &out->offsets.emplace_back()))
+    if (t < own_bindings) continue;
+    const uint64_t tensor_bytes = static_cast<uint64_t>(counts[t]) * bytes_of(scalar);
+    if (has_workspace) {
+      out->offsets.push_back(place);
+      place += (tensor_bytes + portable::kWorkspaceAlignment - 1) / portable::kWorkspaceAlignment * portable::kWorkspaceAlignment;
+    } else if (!take(tensor_bytes, &out->offsets.emplace_back())) {
       return fail(too_large);
+    }
   }
   for (uint32_t i = 0; i < kernel.nodes.size(); ++i) {
     const portable::Node& node = kernel.nodes[i];
@@ -324,13 +333,14 @@ bool Runner::run(cl_command_queue queue, const std::vector<Place>& bindings, con
     return false;
   };
   const Kernel& kernel = program_.kernel();
+  const size_t own_bindings = kernel.inputs + kernel.outputs;
   if (plans_.size() >= kMostPlans && !plans_.contains(symbols)) {
     for (auto& [key, plan] : plans_) drop(plan);
     plans_.clear();
   }
   const auto [found, is_new] = plans_.try_emplace(symbols);
   Plan& plan = found->second;
-  if (is_new && !make_plan(symbols, &plan, out_error)) {
+  if (is_new && !make_plan(symbols, bindings.size() > own_bindings, &plan, out_error)) {
     drop(plan);
     plans_.erase(found);
     return false;
@@ -364,7 +374,9 @@ bool Runner::run(cl_command_queue queue, const std::vector<Place>& bindings, con
     set(sizeof offset, &offset);
   };
   auto place_of = [&](uint32_t tensor) {
-    return tensor < bindings.size() ? bindings[tensor] : Place{between, plan.offsets[tensor - bindings.size()]};
+    if (tensor < own_bindings) return bindings[tensor];
+    const uint64_t offset = plan.offsets[tensor - own_bindings];
+    return bindings.size() > own_bindings ? Place{bindings.back().object, bindings.back().offset + offset} : Place{between, offset};
   };
   const bool is_cpu = found_.type & CL_DEVICE_TYPE_CPU;
   auto enqueue_node = [&](cl_kernel which, const Step& step, bool with_sums) {

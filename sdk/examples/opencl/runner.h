@@ -55,7 +55,7 @@ class Runner {
   Runner(const Runner&) = delete;
   Runner& operator=(const Runner&) = delete;
 
-  // Enqueues everything; bindings have `bytes`. All runners of a queue share *scratch. False: *out_error.
+  // Enqueues everything; bindings have `bytes`, and the last one may be the workspace of the call. All runners of a queue share *scratch. False: *out_error.
   bool run(cl_command_queue queue, const std::vector<Place>& bindings, const std::vector<uint64_t>& bytes,
            const std::vector<int64_t>& symbols, Scratch* scratch, std::string* out_error);
 
@@ -73,11 +73,11 @@ class Runner {
   };
   struct Plan {
     std::vector<uint64_t> binding_bytes;
-    std::vector<uint64_t> offsets;  // of tensors between nodes in the scratch memory
+    std::vector<uint64_t> offsets;  // of tensors between nodes in the workspace, or, without one, in the scratch memory
     uint64_t scratch_bytes = 0;
     std::vector<Step> steps;
   };
-  bool make_plan(const std::vector<int64_t>& symbols, Plan* out, std::string* out_error);
+  bool make_plan(const std::vector<int64_t>& symbols, bool has_workspace, Plan* out, std::string* out_error);
   void drop(Plan& plan);
 
   const Functions& cl_;

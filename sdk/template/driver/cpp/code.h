@@ -82,6 +82,8 @@ struct Code {
 
   const std::string& name() const { return program ? program->kernel().name : own.name; }
   uint32_t bindings() const { return program ? program->kernel().inputs + program->kernel().outputs : own.bindings; }
+  // Portable kernels may have one more: memory for tensors between their nodes.
+  bool takes_bindings(uint32_t count) const { return program ? portable::takes_bindings(program->kernel(), count) : count == own.bindings; }
   uint32_t constants_bytes() const { return program ? program->kernel().symbols * 8 : own.constants_bytes; }
 };
 

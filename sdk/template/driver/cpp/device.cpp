@@ -275,7 +275,7 @@ heddle_status_t* SampleDevice::load(const sdk::Code& code, sdk::Executable** out
   for (const heddle_entry_params_t& entry : code.entries) {
     for (const Code& each : all) {
       if (each.name() != sdk::view_of(entry.name)) continue;
-      if (each.bindings() == entry.binding_count && each.constants_bytes() == entry.constants_bytes && !entry.argument_count) continue;
+      if (each.takes_bindings(entry.binding_count) && each.constants_bytes() == entry.constants_bytes && !entry.argument_count) continue;
       return status(host, HEDDLE_STATUS_INVALID_ARGUMENT,
                     "%s: loading kernel '%s' failed: it takes %u bindings and %u bytes of constants, in fixed order [HD-C-01]", who,
                     each.name().c_str(), each.bindings(), each.constants_bytes());

@@ -237,7 +237,9 @@ struct NamedOp {
   std::vector<uint32_t> operands;     // values: the kernel's inputs, then the results of all ops, in order; those of earlier ops only
 };
 
-// A kernel's bindings are its inputs, then its outputs; its constants are the values of its symbols, 8 bytes each.
+// A kernel's bindings are its inputs, then its outputs; its constants are the values of its symbols, 8 bytes each. If it has tensors between its nodes,
+// an entry may have one binding more, the workspace: memory for them, each from the next multiple of kWorkspaceAlignment on, whose contents are undefined
+// before and after. So they are a part of what the program plans for a call.
 struct Kernel {
   std::string name;
   uint32_t symbols = 0, inputs = 0, outputs = 0;
@@ -255,6 +257,14 @@ inline constexpr uint32_t kMostSymbols = 256;
 inline constexpr uint32_t kMostTensors = 4096;  // also of nodes, of the reads of one, of ops, and of the attributes of one
 inline constexpr uint32_t kMostExpressions = 65536;
 inline constexpr uint32_t kMostInstructions = 65536;  // of a body
+
+inline constexpr uint64_t kWorkspaceAlignment = 64;
+
+// Whether an entry for this kernel may have that many bindings.
+inline bool takes_bindings(const Kernel& kernel, uint64_t count) {
+  const uint64_t own = uint64_t{kernel.inputs} + kernel.outputs;
+  return count == own || (count == own + 1 && kernel.tensors.size() > own);
+}
 
 inline constexpr std::string_view kMagic = {"HDLPORT\0", 8};
 // The newest version of the format that is read here, and the one that is written: kernels are written with the lowest version that has all they use.

@@ -24,7 +24,8 @@ struct Memory {
 struct Limits {
   uint64_t steps = uint64_t{1} << 44;  // bodies evaluated, over all indices of all nodes
   uint64_t memory_bytes =
-      uint64_t{1} << 34;  // for tensors between nodes, for sorts, and for scratch memory above kScratchBytes for each thread
+      uint64_t{1}
+      << 34;  // for tensors between nodes without a workspace, for sorts, and for scratch memory above kScratchBytes for each thread
 };
 
 // Of each thread, for values of bodies and blocks of products. Only bodies of extraordinary length need more.
@@ -43,8 +44,8 @@ class Program {
 
   const Kernel& kernel() const;
 
-  // Computes the outputs: one binding for each input, then one for each output, and the value of each symbol. Bindings of outputs overlap no other
-  // binding. Every access is checked. On failure, false: *out_error says what is wrong, and the outputs' contents are undefined. `workers`, if any, share
+  // Computes the outputs: one binding for each input, then one for each output, perhaps the workspace (code.h), and the value of each symbol. Bindings of
+  // outputs, and the workspace, overlap no other binding. Every access is checked. On failure, false: *out_error says what is wrong, and the outputs' contents are undefined. `workers`, if any, share
   // the work of large nodes; the results have the same bits for any number of them.
   // *out_used, if not NULL, says which nodes ran.
   struct Used {
@@ -54,8 +55,10 @@ class Program {
   bool run(const std::vector<Memory>& bindings, const int64_t* symbols, size_t symbol_count, std::string* out_error,
            const Limits& limits = {}, Workers* workers = nullptr, Used* out_used = nullptr) const;
 
-  // The bytes of each binding's tensor for these symbols; false if they do not fit the kernel, as for run().
-  bool binding_bytes(const int64_t* symbols, size_t symbol_count, std::vector<uint64_t>* out, std::string* out_error) const;
+  // The bytes of each binding's tensor for these symbols, and at the end, if out_workspace_bytes is not NULL, those of the workspace; false if the symbols
+  // do not fit the kernel, as for run().
+  bool binding_bytes(const int64_t* symbols, size_t symbol_count, std::vector<uint64_t>* out, std::string* out_error,
+                     uint64_t* out_workspace_bytes = nullptr) const;
 
   // Scratch memory of one thread in a call.
   uint64_t scratch_bytes() const;
