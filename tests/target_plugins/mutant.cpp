@@ -220,6 +220,7 @@ heddle_status_t* emit(heddle_target_t* target, const heddle_target_kernel_t* ker
   if (is("emit_no_target")) out->target = string_of("");
   if (is("emit_no_entry")) out->entry_count = 0;
   if (is("emit_other_name")) entry.name = string_of("main");
+  if (is("emit_empty_name")) entry.name = string_of("");
   if (is("emit_entry_twice")) {
     entry.guards = &guard, entry.guard_count = 1;
     entries.push_back(out->entries[0]);

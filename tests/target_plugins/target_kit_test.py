@@ -18,7 +18,7 @@ FOUND_BY = {
         "open_crash open_exit open_hang open_status open_throw claim_crash claim_abort claim_exit claim_hang claim_throw claim_memory claim_status "
         "claim_no_array claim_no_nodes claim_stride claim_size claim_no_name claim_odd_name claim_odd_refusal claim_unknown_node claim_node_twice "
         "claim_nothing claim_not_convex claim_claimed_twice emit_crash emit_exit emit_hang emit_throw emit_memory emit_status emit_too_large emit_empty "
-        "emit_foreign_format emit_own_format_of_heddle emit_portable emit_no_version emit_no_target emit_no_entry emit_other_name emit_entry_twice "
+        "emit_foreign_format emit_own_format_of_heddle emit_portable emit_no_version emit_no_target emit_no_entry emit_other_name emit_empty_name emit_entry_twice "
         "emit_bindings emit_constants emit_no_threads emit_too_many_threads emit_too_much_memory emit_too_much_workspace emit_no_guards "
         "emit_unguarded_first emit_no_expressions emit_other_expression emit_later_operand emit_unknown_symbol emit_unknown_kind emit_no_workgroups"
     ).split(),

@@ -75,6 +75,7 @@ OF_ONE_CLAIM = {
     "emit_no_target": "target within the format",
     "emit_no_entry": "no entry",
     "emit_other_name": "another name",
+    "emit_empty_name": "an entry has no name",
     "emit_entry_twice": "there twice",
     "emit_bindings": "bindings",
     "emit_constants": "bytes of constants",
@@ -271,6 +272,11 @@ class TargetPlugins(HeddleTestCase):
         self.assertEqual(plugin["failed"], [], warnings)
         few, many = self.check(module, rows=2), self.check(module, rows=3)
         self.assertEqual(many[0], few[0] + 1)
+        # Verified with other numbers of rows, and so said.
+        plugin, said = self.verify("emit_guarded")
+        count = len(plugin["claimed"])
+        self.assertIn(f"0 failed; 1 of their {count} entries were not reached by the inputs", said)
+        self.assertNotIn("not reached", self.verify("")[1])
 
     def test_several_targets_are_verified(self):
         one = self.manifest(TARGET / "libsample_target.so", identity="org.example.sample_target")

@@ -322,8 +322,13 @@ int verify(const std::string& module, const Json& report, unsigned seconds, std:
                                 "; the module is written as it was before; verify where a device of the target and its driver are");
       return verified.has_no_device ? kUnavailable : code;
     }
-    std::fprintf(stderr, "heddle compile: verified %zu of %zu kernels of %s; %zu have other numbers than portable code, %zu failed\n",
-                 verified.compared, kernels.size(), printable(who).c_str(), verified.wrong.size() - verified.failed, verified.failed);
+    const std::string unreached = verified.unreached == 0
+                                      ? ""
+                                      : "; " + std::to_string(verified.unreached) + " of their " + std::to_string(verified.entries) +
+                                            " entries were not reached by the inputs";
+    std::fprintf(stderr, "heddle compile: verified %zu of %zu kernels of %s; %zu have other numbers than portable code, %zu failed%s\n",
+                 verified.compared, kernels.size(), printable(who).c_str(), verified.wrong.size() - verified.failed, verified.failed,
+                 unreached.c_str());
   }
   return kFine;
 }

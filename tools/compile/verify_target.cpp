@@ -94,6 +94,33 @@ class Session {
     return {};
   }
 
+  // Of the kernel's executable, which has the family before its name.
+  size_t entries_of(const std::string& kernel) {
+    heddle_text_t* raw = nullptr;
+    if (heddle_status_t* failed = heddle_module_report(module_.get(), &raw)) {
+      heddle_status_free(failed);
+      return 0;
+    }
+    const Json report = parse_json(text_of(Text(raw)));
+    for (const Json& executable : array(report, "executables")) {
+      if (text(executable, "name").ends_with("." + kernel)) return array(executable, "entries").size();
+    }
+    return 0;
+  }
+
+  // How many dispatches of portable code the devices have interpreted so far, of those that count them.
+  uint64_t interpreted() {
+    heddle_text_t* raw = nullptr;
+    if (heddle_status_t* failed = heddle_instance_report(instance_.get(), view(std::string_view("statistics")), &raw)) {
+      heddle_status_free(failed);
+      return 0;
+    }
+    const Json report = parse_json(text_of(Text(raw)));
+    uint64_t sum = 0;
+    for (const Json& device : array(report, "devices")) sum += number(part(device, "driver_counts"), "interpreted");
+    return sum;
+  }
+
   bool has(const std::string& function_name) {
     Function function;
     heddle_status_t* absent = find_function(instance_.get(), function_name, function);
@@ -134,14 +161,14 @@ std::string compare_results(const std::vector<HostTensor>& got, const std::vecto
 // In the child: kernels from `next` on. Keeps what was found after each, and the number of the kernel that comes next.
 int compare_all(const std::string& module, const std::vector<std::string>& kernels, size_t next, unsigned seconds,
                 const std::function<void(const std::string&)>& keep) {
-  Json found{{"next", next},      {"compared", 0}, {"wrong", Json::array()}, {"skipped", Json::array()}, {"failure", ""},
-             {"portable", false}, {"failed", 0}};
+  Json found{{"next", next}, {"compared", 0}, {"wrong", Json::array()}, {"skipped", Json::array()}, {"failure", ""}, {"portable", false},
+             {"failed", 0},  {"entries", 0},  {"unreached", 0}};
   signal(SIGALRM, SIG_DFL);
   Session session;
   found["failure"] = session.open(module);
   keep(dump_json(found, -1));
   if (found["failure"] != "") return 1;
-  size_t compared = 0;
+  size_t compared = 0, entries = 0, unreached = 0;
   for (; next < kernels.size(); ++next) {
     if (!session.has(kernels[next])) continue;
     // A call that does not return ends the process: the device may be in any state then.
@@ -160,13 +187,20 @@ int compare_all(const std::string& module, const std::vector<std::string>& kerne
     };
     std::vector<HostTensor> got, expected;
     const std::string skipped = limited(kernels[next] + "_portable", true, {}, expected);
+    const uint64_t before = session.interpreted();
     const std::string failed = skipped.empty() ? limited(kernels[next], false, expected, got) : "";
     if (!skipped.empty()) note("skipped", skipped);
     if (!failed.empty()) {
       note("wrong", failed);
       found["failed"] = 1;  // the last one of this process
     }
-    if (skipped.empty()) found["compared"] = ++compared;
+    if (skipped.empty()) {
+      // The call took one entry, or none, and then portable code.
+      const size_t all = session.entries_of(kernels[next]);
+      found["compared"] = ++compared;
+      found["entries"] = entries += all;
+      found["unreached"] = unreached += all - (all > 0 && session.interpreted() == before);
+    }
     if (!skipped.empty() || !failed.empty()) {  // the device may be lost
       found["next"] = next + 1;
       keep(dump_json(found, -1));
@@ -194,6 +228,8 @@ Verified verify_target(const std::string& module, const std::vector<std::string>
       break;
     }
     verified.compared += number(found, "compared");
+    verified.entries += number(found, "entries");
+    verified.unreached += number(found, "unreached");
     for (const Json& one : array(found, "skipped")) verified.skipped.push_back({text(one, "kernel"), text(one, "reason")});
     for (const Json& one : array(found, "wrong")) verified.wrong.push_back({text(one, "kernel"), text(one, "reason")});
     verified.failed += number(found, "failed");

@@ -9,7 +9,8 @@
 namespace heddle::tool {
 
 struct Verified {
-  size_t compared = 0;  // kernels
+  size_t compared = 0;                // kernels
+  size_t entries = 0, unreached = 0;  // of those kernels: all, and those whose guards did not hold with the made-up inputs
   struct Wrong {
     std::string kernel, reason;
   };

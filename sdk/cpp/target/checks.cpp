@@ -84,6 +84,7 @@ std::string check(const Kernel& kernel, const Code& code, const CodeRules& rules
   std::set<std::string> names;
   for (const Entry& entry : code.entries) {
     const std::string which = "entry '" + shown(entry.name) + "'";
+    if (entry.name.empty()) return "an entry has no name; '" + kernel.name + "' was expected, or that and '_' and more";
     const bool is_named = entry.name == kernel.name || entry.name.starts_with(kernel.name + "_");
     if (!is_named || entry.name.size() > 255 ||
         entry.name.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") != std::string::npos)
