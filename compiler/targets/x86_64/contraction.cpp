@@ -416,9 +416,7 @@ class ContractionWriter {
 
     int64_t most_rows = vectors.rows;
     Prefetch prefetch;
-    // A panel that is one run of the transposed matrix is prefetched as it lies.
-    const bool is_run = shape_.transposed && tiling_.passes == 1 && shape_.rhs_row == order_.depth();
-    if (shape_.packed || is_run) {
+    if (shape_.in_panels()) {
       int64_t pixels = shape_.width == 0 || shape_.is_flat()
                            ? tiling_.band_size
                            : tiling_.band_size * llvm::divideCeilSigned(shape_.width, most_rows) * most_rows;
@@ -440,6 +438,19 @@ class ContractionWriter {
         Value tiles = k_.ceil_div(pixels_, k_.index(most_rows));
         prefetch.part = k_.mul(k_.ceil_div(k_.ceil_div(k_.index(panel_words), tiles), k_.index(16)), 16);
         prefetch.step = k_.max(k_.index(1), k_.ceil_div(prefetch.part, k_.index(pass.most)));
+      } else if (shape_.transposed && (tiling_.passes > 1 || shape_.rhs_row != order_.depth())) {
+        // What is needed next are pieces of columns: with each tile some of them, one with each batch.
+        const int64_t each = llvm::divideCeilSigned(segment.columns, calls);
+        int64_t batches = 1;
+        while (batches < each && pass.rows % (2 * batches) == 0) batches *= 2;
+        SmallVector<int64_t> offsets;
+        for (int64_t batch = 0; batch < batches; ++batch) offsets.push_back(batch * (pass.rows / batches));
+        call.offsets = constant_offsets(k_, offsets);
+        call.batches = k_.index(batches);
+        call.depth = k_.index(pass.rows / batches);
+        call.next_batch = k_.index(shape_.rhs_row);
+        prefetch.part = k_.index(each * shape_.rhs_row);
+        prefetch.step = k_.index(llvm::divideCeilSigned(pass.most * batches, pass.rows));
       } else if (calls <= 3 && shape_.packed) {  // few tiles use this panel: its own rows are needed before the next panel's
         prefetch.part = k_.index(0);
         prefetch.step = k_.index(segment.units * Panels::unit * shape_.rhs_bytes() / 4);

@@ -48,8 +48,8 @@ class TileWriter {
     k_.builder.setInsertionPointToEnd(k_.kernels.getBody());
     auto ptr = LLVM::LLVMPointerType::get(k_.builder.getContext());
     Type i64 = k_.builder.getI64Type(), i1 = k_.builder.getI1Type();
-    SmallVector<Type> types{ptr, ptr, form_.gathered ? Type(ptr) : i64, i64, i64, ptr, i64, ptr, form_.scattered ? Type(ptr) : i64, i1, i64,
-                            ptr, i64};
+    SmallVector<Type> types{
+        ptr, ptr, form_.gathered ? Type(ptr) : i64, i64, i64, ptr, i64, ptr, form_.scattered ? Type(ptr) : i64, i1, i64, ptr, i64, i64};
     if (form_.has_zero) types.push_back(ptr);
     if (form_.epilogue) types.append(form_.epilogue->operands().size(), ptr);
     auto function = k_.builder.create<func::FuncOp>(k_.location, name, k_.builder.getFunctionType(types, {}));
@@ -83,10 +83,10 @@ class TileWriter {
   void body(ValueRange arguments) {
     Value a = arguments[0], offsets = arguments[1], lda = arguments[2], batches = arguments[3], depth = arguments[4], b = arguments[5],
           ldb = arguments[6], c = arguments[7], ldc = arguments[8], accumulate = arguments[9], ahead = arguments[10], next = arguments[11],
-          next_step = arguments[12];
-    ValueRange epilogue = arguments.drop_front(form_.has_zero ? 14 : 13);
+          next_step = arguments[12], next_batch = arguments[13];
+    ValueRange epilogue = arguments.drop_front(form_.has_zero ? 15 : 14);
     for (int64_t j = 0; form_.has_zero && j < form_.vectors; ++j) {
-      zeros_.push_back(outside(j) ? Value() : k_.load(arguments[13], k_.index(j * lanes_), f32(), lanes_, mask(j)));
+      zeros_.push_back(outside(j) ? Value() : k_.load(arguments[14], k_.index(j * lanes_), f32(), lanes_, mask(j)));
     }
     Value zero = k_.index(0), one = k_.index(1);
     if (form_.packed) ldb = k_.index(form_.panel > 0 ? form_.panel : form_.vectors * lanes_);
@@ -125,7 +125,7 @@ class TileWriter {
       Value a_offset = k_.load(offsets, r, k_.builder.getI64Type());
       Value first = k_.mul(r, depth);
       Value b_block = k_.pointer(b, k_.mul(first, ldb), b_element());
-      Value next_block = k_.pointer(next, k_.mul(first, next_step), f32());
+      Value next_block = k_.pointer(next, k_.mul(r, next_batch), f32());
       return k_.loop(zero, depth, one, outer,
                      [&](Value k, ValueRange inner) { return step(k, inner, a, a_offset, a_rows, b_block, ldb, next_block, next_step); });
     });
@@ -285,6 +285,7 @@ void call_microkernel(KernelBuilder& kernel, const MicrokernelForm& form, const 
   Value offsets = in.offsets ? in.offsets : single_offset(kernel);
   SmallVector<Value> arguments{in.a, offsets, in.lda,        in.batches, in.depth, in.b,        in.ldb,
                                in.c, in.ldc,  in.accumulate, in.ahead,   in.next,  in.next_step};
+  arguments.push_back(in.next_batch ? in.next_batch : kernel.mul(in.depth, in.next_step));
   if (form.has_zero) arguments.push_back(in.zero);
   if (form.epilogue) arguments.append(in.epilogue.begin(), in.epilogue.end());
   kernel.builder.create<func::CallOp>(kernel.location, function, arguments);

@@ -36,8 +36,9 @@ struct MicrokernelArguments {
   mlir::Value ldc;         // i64, or with `scattered` a pointer to i64 offsets of the rows
   mlir::Value accumulate;  // i1: add the values in C
   mlir::Value ahead;       // elements from the tile in C, and in full operands of the epilogue, to where they are prefetched
-  mlir::Value next;        // a buffer used soon: element (r * depth + k) * next_step of it is prefetched
+  mlir::Value next;        // a buffer used soon: element r * next_batch + k * next_step of it is prefetched
   mlir::Value next_step;
+  mlir::Value next_batch = {};              // null: depth * next_step
   llvm::SmallVector<mlir::Value> epilogue;  // one pointer per operand: at the tile's first element (full), at its column, or at the element
 };
 
