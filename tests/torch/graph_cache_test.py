@@ -222,7 +222,7 @@ class GraphCache(unittest.TestCase):
         torch.set_default_dtype(torch.float32)
         with torch.backends.mkldnn.flags(enabled=False):
             self.assertFalse(self.is_found(function, self.x))
-        with unittest.mock.patch.object(_graph_cache, "_identity", lambda: "another compiler"):
+        with unittest.mock.patch.object(_graph_cache, "identity", lambda: "another compiler"):
             self.assertFalse(self.is_found(function, self.x))
         self.assertTrue(self.is_found(function, self.x))
         self.assertFalse(self.is_found(scaled(3), self.x))
@@ -283,13 +283,13 @@ class GraphCache(unittest.TestCase):
 
     def test_an_entry_of_another_version(self):
         self.assertFalse(self.is_found(scaled(8), self.x))
-        real, calls = _graph_cache._identity, []
+        real, calls = _graph_cache.identity, []
 
         def identity():
             calls.append(real())
             return calls[0] if len(calls) == 1 else "another"  # the key is the same
 
-        with unittest.mock.patch.object(_graph_cache, "_identity", identity):
+        with unittest.mock.patch.object(_graph_cache, "identity", identity):
             self.assertFalse(self.is_found(scaled(8), self.x))
 
     def test_without_pytorchs_cache(self):

@@ -15,7 +15,7 @@ from functorch.compile import min_cut_rematerialization_partition
 from torch._dynamo.backends.common import aot_autograd
 
 from .. import CompileError
-from . import _skipped, _text, _tracing
+from . import _skipped, _text, _traces, _tracing
 from ._calls import Interface, Module, dense
 from ._decompositions import DECOMPOSITIONS, attention_as_operators
 from ._graph_cache import GraphCache, graph_cache, tell
@@ -274,6 +274,7 @@ def install() -> None:
     """Dynamo calls back, until torch._dynamo.reset()."""
     _skipped.install()
     _tracing.install()
+    _traces.install()
 
 
 def backend(module: torch.fx.GraphModule, example_inputs: Sequence[Any], **options: Any) -> Any:

@@ -57,7 +57,7 @@ def _sources() -> str:
     return digest.hexdigest()
 
 
-def _identity() -> str:
+def identity() -> str:
     """Of this backend and of the compiler."""
     return " ".join(("heddle", _compiled_texts.identity(), _sources()))
 
@@ -88,7 +88,7 @@ class CompiledGraph(OutputCode):  # type: ignore[misc]
 
     def post_compile(self, *_: Any) -> None:
         """Called when it was read from disk. Modules that are no longer in the cache of modules are compiled again."""
-        if self.identity != _identity():
+        if self.identity != identity():
             raise RuntimeError("heddle.torch: the graph was made by another version of Heddle")
         begin = time.monotonic()
         opened = [step.open() for step in self.steps.steps if isinstance(step, Module)]
@@ -142,7 +142,7 @@ class GraphCache:
         def compile_graph(module: torch.fx.GraphModule, example_inputs: Any) -> CompiledGraph:
             made = function(module, example_inputs)
             _bundle_until_end()
-            return CompiledGraph(made.steps, made.record, made.note, _identity())
+            return CompiledGraph(made.steps, made.record, made.note, identity())
 
         return SerializableAOTDispatchCompiler(CompiledGraph, compile_graph)
 
@@ -167,12 +167,17 @@ def _graphs_of(module: torch.fx.GraphModule) -> Iterator[torch.fx.GraphModule]:
             yield one
 
 
+def others_may_write() -> str | None:
+    """That other users may write to PyTorch's folder: unpickling runs code."""
+    folder = os.stat(cache_dir())
+    return f"other users may write {cache_dir()}" if folder.st_uid != os.getuid() or folder.st_mode & 0o002 else None
+
+
 def _reason_against(module: torch.fx.GraphModule) -> str | None:
     if os.environ.get("HEDDLE_TORCH_TEXTS"):
         return "HEDDLE_TORCH_TEXTS asks for texts"
-    folder = os.stat(cache_dir())
-    if folder.st_uid != os.getuid() or folder.st_mode & 0o002:
-        return f"other users may write {cache_dir()}"
+    if (reason := others_may_write()) is not None:
+        return reason
     for one in _graphs_of(module):
         kept = {id(tensor) for tensor in (*one.parameters(), *one.buffers())}
         for node in one.graph.nodes:
@@ -191,10 +196,15 @@ def _reason_against(module: torch.fx.GraphModule) -> str | None:
     return None
 
 
+def settings() -> list[str]:
+    """Settings that PyTorch's key does not have."""
+    return [str(torch.get_default_dtype()), str(torch.get_default_device()), str(torch.is_inference_mode_enabled()), str(torch._C._get_mkldnn_enabled()),
+            str(torch._C._get_cudnn_enabled()), torch.compiler.config.cache_key_tag]
+
+
 def _tag(module: torch.fx.GraphModule) -> str:
     """What the result depends on that PyTorch's key does not have."""
-    parts = [_identity(), str(torch.get_default_dtype()), str(torch.get_default_device()), str(torch.is_inference_mode_enabled()),
-             str(torch._C._get_mkldnn_enabled()), str(torch._C._get_cudnn_enabled()), torch.compiler.config.cache_key_tag]
+    parts = [identity(), *settings()]
     # Lines of the user's program, which a report shows.
     parts += [node.stack_trace or "" for one in _graphs_of(module) for node in one.graph.nodes]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()

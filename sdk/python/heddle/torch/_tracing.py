@@ -46,7 +46,7 @@ def install() -> None:
         callback_handler.register_end_callback(_end)
 
 
-def _innermost(function: Any) -> Any:
+def innermost(function: Any) -> Any:
     """The backend in Dynamo's wrappers of it."""
     for _ in range(8):
         inner = getattr(function, "_torchdynamo_orig_backend", None) or getattr(function, "compiler_fn", None)
@@ -62,7 +62,7 @@ def code_of(frame: FrameType | None) -> CodeType | None:
 
     while frame is not None and not (frame.f_code.co_name == "_compile" and "compiler_fn" in frame.f_locals and "code" in frame.f_locals):
         frame = frame.f_back
-    if frame is None or _innermost(frame.f_locals["compiler_fn"]) is not backend:
+    if frame is None or innermost(frame.f_locals["compiler_fn"]) is not backend:
         return None
     code: CodeType = frame.f_locals["code"]
     return code

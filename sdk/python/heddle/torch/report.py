@@ -56,6 +56,10 @@ class GraphNote:
 _open: Session | None = None
 
 
+def is_open() -> bool:
+    return _open is not None
+
+
 def current_graph() -> int | None:
     """The number of the graph that Dynamo hands to a backend now, for a `note_graph` that comes later, such as when the backward pass is compiled.
     None: no report is open, or no graph is being compiled."""

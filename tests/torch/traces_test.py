@@ -1,0 +1,339 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""With HEDDLE_TORCH_KEEP_TRACES=1, other processes find what Dynamo made of a function, and do not trace it; what a trace depends on is looked at, or
+the trace is not kept. Skipped without PyTorch (tools/dev/setup --torch)."""
+import contextlib
+import functools
+import importlib
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import types
+import unittest
+import unittest.mock
+import warnings
+
+try:
+    import torch
+    from torch import nn
+    from torch.nn import functional
+except ImportError:
+    torch = None
+else:
+    CACHE = tempfile.TemporaryDirectory(prefix="heddle-torch-test-")
+    os.environ["HEDDLE_TORCH_CACHE"] = os.path.join(CACHE.name, "modules")
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(CACHE.name, "graphs")
+    os.environ["HEDDLE_TORCH_KEEP_TRACES"] = "1"
+    import heddle.torch
+    from heddle.torch import _traces
+    from torch._dynamo.utils import counters
+
+PROCESS = """
+import os, sys
+import torch, heddle.torch
+from torch._dynamo.utils import counters
+sys.path.insert(0, sys.argv[1])
+import models
+torch.manual_seed(0)
+model = models.Model()
+compiled = torch.compile(model, backend=heddle.torch.backend)
+compiled(torch.ones(3, 8).cumsum(0)).square().sum().backward()
+print(counters["heddle"]["trace_found"], counters["stats"]["unique_graphs"], sum(one.compiled for one in heddle.torch.graphs()))
+print([float(one.grad.double().sum()) for one in model.parameters()])
+"""
+MODELS = """
+import torch
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.GELU(), torch.nn.Linear(16, 4))
+    def forward(self, x):
+        return self.layers(x) * 2
+"""
+FACTOR = 2.0
+HERE = sys.modules[__name__]
+
+
+def tearDownModule():
+    if torch is not None:
+        CACHE.cleanup()
+
+
+def entries():
+    return sorted(pathlib.Path(CACHE.name, "graphs", "heddle-traces").glob("*/*"))
+
+
+def scaled(x, by=3.0):
+    return torch.sin(x) * by
+
+
+def other(x, by=3.0):
+    return torch.cos(x) * by
+
+
+def of_a_global(x):
+    return torch.sin(x) * FACTOR
+
+
+def of_a_function(x):
+    return scaled(x) + 1
+
+
+def of_shapes(x):
+    return torch.cat([x, x[: x.shape[0] // 2]]) + x.shape[0]
+
+
+def printing(x):
+    y = torch.sin(x)
+    print(end="")
+    return y + 1
+
+
+def of_the_environment(x):
+    return x + 1 if os.environ.get("HEDDLE_TORCH_TEST_TRACES") else torch.sin(x)
+
+
+def of_a_constant(x):
+    return torch.sin(x) + number()
+
+
+def number():
+    return 1.5
+
+
+if torch is not None:
+    class Block(nn.Module):
+        scale = 1.0
+
+        def __init__(self, act=None):
+            super().__init__()
+            self.linear = nn.Linear(6, 6)
+            self.act = act or functional.gelu
+            self.sizes = [1, 2]
+
+        def forward(self, x):
+            return self.between(self.act(self.linear(x))) * self.scale + len(self.sizes)
+
+        def between(self, x):
+            return x + 1
+
+    class Model(nn.Module):
+        def __init__(self, act=None):
+            super().__init__()
+            torch.manual_seed(5)
+            self.block = Block(act)
+            self.norm = nn.LayerNorm(6)
+
+        def forward(self, x):
+            return self.norm(self.block(x))
+
+    class Twice(nn.Module):
+        def forward(self, x):
+            return x + 2
+
+
+@unittest.skipIf(torch is None, "PyTorch is not installed; tools/dev/setup --torch installs it")
+class Traces(unittest.TestCase):
+    def setUp(self):
+        torch.manual_seed(3)
+        self.x = torch.randn(6, 6)
+        _traces.install()
+        shutil.rmtree(os.path.join(CACHE.name, "graphs", "heddle-traces"), ignore_errors=True)
+        before = torch.is_grad_enabled()
+        self.addCleanup(torch.set_grad_enabled, before)
+        torch.set_grad_enabled(False)  # what has a backward pass is kept when that was compiled
+
+    def is_found(self, function, *arguments, **options):
+        """Whether a process that has compiled nothing finds the trace. What it computes is right."""
+        torch._dynamo.reset()
+        counters.clear()
+        compiled = torch.compile(function, backend=heddle.torch.backend, **options)
+        torch.testing.assert_close(compiled(*arguments), function(*arguments))
+        found = counters["heddle"]["trace_found"]
+        self.assertEqual(found, 1 - counters["stats"]["unique_graphs"] if found else 0)
+        return found == 1
+
+    def check(self, function, *arguments, changed):
+        """A trace is found before and after this change, and not while it is there."""
+        self.assertFalse(self.is_found(function, *arguments))
+        self.assertTrue(self.is_found(function, *arguments))
+        with changed:
+            self.assertFalse(self.is_found(function, *arguments))
+        self.assertTrue(self.is_found(function, *arguments))
+
+    def test_other_processes(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder, "models.py")
+            file.write_text(MODELS, encoding="utf-8")
+            printed = []
+            for seed, text in (("1", MODELS), ("2", MODELS), ("3", MODELS.replace("* 2", "* 3")), ("4", MODELS)):
+                file.write_text(text, encoding="utf-8")
+                done = subprocess.run([sys.executable, "-B", "-c", PROCESS, folder], capture_output=True, text=True, check=False,
+                                      env={**os.environ, "PYTHONHASHSEED": seed})
+                self.assertEqual(done.returncode, 0, done.stderr)
+                printed.append(done.stdout.splitlines())
+        self.assertEqual([one[0] for one in printed], ["0 1 2", "1 0 0", "0 1 2", "1 0 0"])
+        self.assertEqual(printed[0][1], printed[1][1])
+        self.assertEqual(printed[0][1], printed[3][1])
+        self.assertNotEqual(printed[0][1], printed[2][1])
+
+    def test_arguments(self):
+        self.assertFalse(self.is_found(scaled, self.x))
+        self.assertTrue(self.is_found(scaled, self.x))
+        self.assertFalse(self.is_found(scaled, self.x.double()))
+        self.assertFalse(self.is_found(scaled, self.x[:4]))
+        self.assertFalse(self.is_found(scaled, self.x.t()))
+        self.assertFalse(self.is_found(scaled, self.x, 2.0))
+        self.assertTrue(self.is_found(scaled, self.x, 2.0))
+        self.assertFalse(self.is_found(scaled, self.x.clone().requires_grad_()))
+        with torch.enable_grad():
+            self.assertFalse(self.is_found(scaled, self.x))
+        with torch.autocast("cpu", torch.bfloat16):
+            self.assertFalse(self.is_found(scaled, self.x))
+        self.assertTrue(self.is_found(scaled, self.x))
+
+    def test_a_global(self):
+        self.check(of_a_global, self.x, changed=unittest.mock.patch.object(HERE, "FACTOR", 3.0))
+
+    def test_another_function_of_the_name(self):
+        same = types.FunctionType(other.__code__, globals(), "scaled", other.__defaults__)
+        same.__qualname__ = "scaled"
+        self.check(of_a_function, self.x, changed=unittest.mock.patch.object(HERE, "scaled", same))
+
+    def test_defaults(self):
+        self.check(of_a_function, self.x[:3], changed=unittest.mock.patch.object(scaled, "__defaults__", (4.0,)))
+
+    def test_functions_of_pytorch(self):
+        def layer_norm(x, *_, **__):
+            return x * 2
+
+        self.check(Model(), self.x, changed=unittest.mock.patch.object(functional, "layer_norm", layer_norm))
+
+    def test_attributes_of_modules(self):
+        model = Model(functional.silu)
+        self.check(model, self.x, changed=unittest.mock.patch.object(model.block, "act", functional.relu))
+        self.assertTrue(self.is_found(Model(functional.silu), self.x))
+        for changed in (unittest.mock.patch.object(model.block, "sizes", [1, 2, 3]), unittest.mock.patch.object(model.norm, "eps", 0.5),
+                        unittest.mock.patch.dict(model._modules, block=Twice()), unittest.mock.patch.object(model.block, "scale", 2.0, create=True),
+                        unittest.mock.patch.object(Block, "scale", 3.0), unittest.mock.patch.object(Block, "between", lambda self, x: x + 3),
+                        unittest.mock.patch.object(Block, "forward", lambda self, x: x - 1),
+                        unittest.mock.patch.object(model.block, "forward", lambda x: x - 2),
+                        unittest.mock.patch.object(nn.LayerNorm, "forward", lambda self, x: x - 3)):
+            with changed:
+                self.is_found(model, self.x)
+                torch._dynamo.reset()
+            self.assertTrue(self.is_found(model, self.x))
+
+    def test_hooks(self):
+        model = Model(functional.tanh)
+        self.assertFalse(self.is_found(model, self.x))
+        for register in (model.block.linear.register_forward_hook, nn.modules.module.register_module_forward_hook):
+            hook = register(lambda module, given, result: None)
+            for _ in range(2):
+                self.assertFalse(self.is_found(model, self.x))
+            hook.remove()
+        self.assertTrue(self.is_found(model, self.x))
+
+    def test_guards_of_a_trace_that_was_found(self):
+        model = Model(functional.hardswish)
+        self.is_found(model, self.x)
+        torch._dynamo.reset()
+        counters.clear()
+        compiled = torch.compile(model, backend=heddle.torch.backend)
+        compiled(self.x)
+        self.assertEqual((counters["heddle"]["trace_found"], counters["stats"]["unique_graphs"]), (1, 0))
+        for change in (lambda: setattr(model.block, "act", functional.relu), lambda: model.block.sizes.append(3), model.double):
+            change()
+            given = self.x.to(next(model.parameters()).dtype)
+            torch.testing.assert_close(compiled(given), model(given))
+        torch.testing.assert_close(compiled(given[:4]), model(given[:4]))
+        self.assertGreaterEqual(counters["stats"]["unique_graphs"], 4)
+
+    def test_training(self):
+        for found in (0, 1):
+            torch._dynamo.reset()
+            counters.clear()
+            model, eager = Model(torch.sigmoid), Model(torch.sigmoid)
+            with torch.enable_grad():
+                for one in (torch.compile(model, backend=heddle.torch.backend), eager):
+                    (one(self.x) * self.x).sum().backward()
+            self.assertEqual((counters["heddle"]["trace_found"], counters["stats"]["unique_graphs"]), (found, 1 - found))
+            for ours, theirs in zip(model.parameters(), eager.parameters()):
+                torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-4, atol=1e-4)
+
+    def test_shapes_of_symbols(self):
+        for found in (False, True):
+            torch._dynamo.reset()
+            counters.clear()
+            compiled = torch.compile(of_shapes, backend=heddle.torch.backend, dynamic=True)
+            for size in (4, 9, 6):
+                given = torch.randn(size, 3)
+                torch.testing.assert_close(compiled(given), of_shapes(given))
+            self.assertEqual((counters["heddle"]["trace_found"], counters["stats"]["unique_graphs"]), (1, 0) if found else (0, 1))
+
+    def test_closures(self):
+        def around(number, function):
+            def inner(x):
+                return function(x) * number
+            return inner
+
+        for number, function in ((2.0, torch.sin), (3.0, torch.sin), (2.0, torch.cos)):
+            self.assertFalse(self.is_found(around(number, function), self.x))
+        self.assertTrue(self.is_found(around(2.0, torch.sin), self.x))
+
+    def test_what_is_not_kept(self):
+        number.__dict__.pop("_dynamo_marked_constant", None)
+        torch._dynamo.assume_constant_result(number)
+        before = entries()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of the graph break
+            for function in (of_a_constant, printing):
+                for _ in range(2):
+                    self.is_found(function, self.x)
+                    self.assertEqual(counters["heddle"]["trace_found"], 0)
+        with contextlib.suppress(KeyError):
+            self.is_found(of_the_environment, self.x)
+        with unittest.mock.patch.dict(os.environ, HEDDLE_TORCH_TEST_TRACES="1"):
+            self.assertFalse(self.is_found(of_the_environment, self.x))
+        with heddle.torch.report():
+            self.is_found(lambda x: torch.sin(x) - 1, self.x)
+        with unittest.mock.patch.dict(os.environ, HEDDLE_TORCH_KEEP_TRACES="0"):
+            self.is_found(lambda x: torch.sin(x) - 2, self.x)
+        self.assertEqual(entries(), before)
+
+    def test_other_backends(self):
+        self.is_found(lambda x: torch.sin(x) - 3, self.x)
+        torch._dynamo.reset()
+        counters.clear()
+        torch.compile(lambda x: torch.sin(x) - 3, backend="eager")(self.x)
+        self.assertEqual((counters["heddle"]["trace_found"], counters["stats"]["unique_graphs"]), (0, 1))
+
+    def test_files_that_are_damaged(self):
+        known = set(entries())
+        function = functools.partial(scaled, by=7.0)
+        self.assertFalse(self.is_found(function, self.x))
+        (entry,) = set(entries()) - known
+        whole = entry.read_bytes()
+        for damaged in (whole[:len(whole) // 2], b""):
+            entry.write_bytes(damaged)
+            self.assertFalse(self.is_found(function, self.x))
+            for one in set(entries()) - known:
+                one.unlink()
+        entry.write_bytes(whole)
+        self.assertTrue(self.is_found(function, self.x))
+        with unittest.mock.patch.object(_traces._graph_cache, "identity", lambda: "another"):
+            self.assertFalse(self.is_found(function, self.x))
+
+    def test_without_what_is_private(self):
+        importlib.import_module("torch._dynamo.package")
+        with unittest.mock.patch.object(_traces, "_found", side_effect=KeyError("it is gone")):
+            self.assertFalse(self.is_found(scaled, self.x, 9.0))
+        with unittest.mock.patch.object(_traces, "_note_guards", side_effect=KeyError("it is gone")):
+            self.assertFalse(self.is_found(scaled, self.x, 9.5))
+        self.assertFalse(self.is_found(scaled, self.x, 9.5))
+
+
+if __name__ == "__main__":
+    unittest.main()
