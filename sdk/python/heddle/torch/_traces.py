@@ -8,6 +8,7 @@ are there, as Dynamo builds them after a trace, and are checked. So they have th
 from __future__ import annotations
 
 import builtins
+import contextlib
 import dataclasses
 import enum
 import functools
@@ -285,7 +286,7 @@ def _write(key: str, graph: bytes) -> None:
 
 
 def _candidates(folder: pathlib.Path) -> list[pathlib.Path]:
-    """The newest ones first."""
+    """Those first that were written or used last."""
     return [pathlib.Path(one) for one in sorted(os.scandir(folder), key=lambda one: -one.stat().st_mtime)] if folder.is_dir() else []
 
 
@@ -295,7 +296,10 @@ def _found(folder: pathlib.Path, bound: dict[str, Any]) -> Any:
             with open(path, "rb") as file:
                 entry = pickle.load(file)
             with get_metrics_context(), dynamo_timed("_compile.compile_inner", phase_name="entire_frame_compile"):  # guards count what they do
-                return _used(entry, bound)
+                found = _used(entry, bound)
+            with contextlib.suppress(OSError):
+                os.utime(path)  # those that are used stay
+            return found
         except Exception as wrong:
             logger.info("%s is not what Dynamo would make: %s", path, wrong)
     return None
