@@ -483,7 +483,6 @@ TEST(Portable, TheWorkspaceIsUsed) {
       read.tensor = tensor;
       read.place = {1};
     }
-    node.first_reads = static_cast<uint32_t>(from.size());
     node.bodies.resize(1);
     node.bodies[0].instructions = {{op, Scalar::kF32, 1, static_cast<uint32_t>(from.size())}};
     node.bodies[0].yields = {1 + static_cast<uint32_t>(from.size())};
