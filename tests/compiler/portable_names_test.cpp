@@ -399,5 +399,28 @@ TEST_F(PortableNames, DisagreeWithOtherNodes) {
   EXPECT_GT(found, changed * 97 / 100);
 }
 
+// A value that nodes replace for inputs that are hardly ever met is in the nodes, and is not what they compute.
+TEST_F(PortableNames, WhatIsOnlyAPartIsNotProved) {
+  Kernel kernel = kernel_of({"product", {"5xf32", "5xf32"}, "5xf32", "  %x = tx.mul %0, %1 : tensor<5xf32>"});
+  ASSERT_EQ(kernel.nodes.size(), 1u);
+  ASSERT_EQ(kernel.nodes[0].bodies[0].instructions.size(), 1u);
+  std::string text;
+  EXPECT_EQ(worst(kernel, &text), NameCheck::kAgrees) << text;
+  using portable::Op;
+  using portable::Scalar;
+  portable::Body& body = kernel.nodes[0].bodies[0];  // arguments are the index and two reads, 3 is their product
+  const float rare = 12345.678f;
+  uint32_t bits;
+  std::memcpy(&bits, &rare, sizeof bits);
+  body.instructions.push_back({Op::kConstant, Scalar::kF32, 0, 0, 0, bits});
+  body.instructions.push_back({Op::kCompareF, Scalar::kI1, 1, 4, 0, static_cast<uint64_t>(portable::Predicate::kEqual)});
+  body.instructions.push_back({Op::kConstant, Scalar::kF32});
+  body.instructions.push_back({Op::kSelect, Scalar::kF32, 5, 6, 3});
+  body.yields = {7};
+  ASSERT_TRUE(is_valid(&kernel));
+  text.clear();
+  EXPECT_EQ(worst(kernel, &text), NameCheck::kTested) << text;
+}
+
 }  // namespace
 }  // namespace heddle::tests

@@ -45,6 +45,11 @@ bool Simplifier::are_same(TermId a, TermId b, const std::vector<TermId>& facts, 
 
 TermId Simplifier::rebuilt(TermId term, const std::vector<TermId>& facts) {
   Term t = terms_[term];
+  if (t.is_binder()) {  // its dimensions are others than those of the same level around it
+    std::vector<TermId> outside = facts;
+    std::erase_if(outside, [&](TermId fact) { return terms_[fact].free >> t.data[0] != 0; });
+    if (outside != facts) return under(term, outside);
+  }
   auto all_under = [&](size_t first, size_t end, const std::vector<TermId>& where) {
     for (size_t i = first; i < end; ++i) t.args[i] = under(t.args[i], where);
   };

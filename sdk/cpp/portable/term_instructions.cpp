@@ -186,7 +186,12 @@ TermId Terms::instruction(Op op, Scalar type, const std::vector<TermId>& operand
   if (op == Op::kConstant) return constant(type, value);
   std::vector<TermId> args = operands;
   TermId simpler;
-  if (fold(op, type, args, value, &simpler)) return simpler;
+  if (fold(op, type, args, value, &simpler)) {
+    work(1);
+    return simpler;
+  }
+  uint64_t own = 0;
+  if (op == Op::kBitcast && is_constant(args[0], &own)) return constant(type, own);  // a NaN keeps its bits
   Number numbers[3];
   Scalar types[3];
   bool are_constant = true;

@@ -91,6 +91,8 @@ const TermValues::Numbers& TermValues::all(TermId term) {
 }
 
 TermValues::Numbers TermValues::each(const std::vector<TermId>& args, size_t first, size_t count) {
+  if (work_ < count) throw Unknown{"it takes too long to compute"};
+  work_ -= count;
   Numbers out;
   for (size_t i = first; i < first + count; ++i) out.push_back(at(args[i]));
   return out;
@@ -220,6 +222,8 @@ TermValues::Numbers TermValues::scanned(const Term& t) {
   const size_t count = (t.args.size() - 1) / 2;
   Numbers sums = each(t.args, 1, count), before = sums;
   for (int64_t i = 0; i < extent; ++i) {
+    if (work_ == 0) throw Unknown{"it takes too long to compute"};
+    --work_;
     const int64_t at = reverse ? extent - 1 - i : i;
     set(level, at);
     set_arguments(level + 1, sums);
@@ -270,6 +274,8 @@ TermValues::Numbers TermValues::sieved(const Term& t) {
   const int64_t place = index_of(t.args[0]), limit = index_of(t.args[1]), extent = t.data[1];
   if (extent > 4096) throw Unknown{"it takes too long to compute"};
   std::vector<bool> is_there;
+  if (work_ < static_cast<uint64_t>(extent)) throw Unknown{"it takes too long to compute"};
+  work_ -= static_cast<uint64_t>(extent);
   for (int64_t i = 0; i < extent; ++i) {
     set(level + 1, i);
     is_there.push_back(holds(t.args[3]));
@@ -285,6 +291,8 @@ TermValues::Numbers TermValues::sieved(const Term& t) {
     ++kept;
     set(level, i);
     for (int64_t j = i + 1; j < extent; ++j) {
+      if (work_ == 0) throw Unknown{"it takes too long to compute"};
+      --work_;
       set(level + 1, j);
       if (holds(t.args[2])) is_there[static_cast<size_t>(j)] = false;
     }

@@ -50,6 +50,8 @@ TermId Terms::intern(Term term) {
     if (term.data[0] >= 64) throw Unknown{"the kernel has too many dimensions to compare"};
     term.free = uint64_t{1} << term.data[0];
   } else if (term.is_binder()) {
+    // One level more may be that of its arguments.
+    if (term.data[0] >= 62) throw Unknown{"the kernel has too many dimensions to compare"};
     term.free &= (uint64_t{1} << term.data[0]) - 1;
   }
   bound(term);

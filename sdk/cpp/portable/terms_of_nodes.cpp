@@ -87,6 +87,8 @@ TermId NodeTerms::index(uint32_t expression, Frame& frame) {
       const bool is_second = terms_.is_constant(b, &by);
       if (!is_second && !(e.kind == Expression::kMul && terms_.is_constant(a, &by)))
         throw Unknown{"a place is no sum of multiples of indices"};
+      // Places wrap, and quotients of what has wrapped are others.
+      if (e.kind != Expression::kMul && !is_near(terms_[a].low, terms_[a].high)) throw Unknown{"a place may be too large to compute with"};
       if (e.kind == Expression::kMul) frame.known[at] = terms_.scale(is_second ? a : b, by);
       if (e.kind == Expression::kFloorDiv) frame.known[at] = terms_.floor_div(a, by);
       if (e.kind == Expression::kCeilDiv)

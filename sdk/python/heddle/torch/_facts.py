@@ -6,6 +6,7 @@ is not known here is its class.
 """
 from __future__ import annotations
 
+import collections
 import enum
 import functools
 import hashlib
@@ -101,7 +102,7 @@ class Facts:
             return f"{name}:{value}"
         if isinstance(value, torch.Tensor):
             return self._of_tensor(value)
-        if isinstance(value, (list, tuple, set, frozenset, dict, types.MappingProxyType)):
+        if isinstance(value, (list, tuple, set, frozenset, dict, types.MappingProxyType, collections.deque)):
             return self._of_container(value, name, depth)
         if isinstance(value, torch.nn.Module) and depth > 0:
             return self._of_module(value)
