@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// See terms.h. Instructions: their form, and their results on numbers.
+// See terms.h. The form of instructions; term_numbers.cpp has their results on numbers.
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 
 #include "terms.h"
 

@@ -144,19 +144,16 @@ Terms::Sum Terms::sum_of(TermId term) const {
 TermId Terms::of_sum(const Sum& from) {
   Sum sum = from;
   // d * floor(x / d) is x - x mod d.
-  for (bool again = true; again;) {
-    again = false;
-    for (const auto& [atom, factor] : from.factors) {
-      const Term t = terms_[atom];
-      auto found = sum.factors.find(atom);
-      if (found == sum.factors.end() || found->second == 0 || t.kind != Term::kFloorDiv || found->second % t.data[0] != 0) continue;
-      const int64_t times = found->second / t.data[0];
-      sum.factors.erase(found);
-      const Sum whole = sum_of(t.args[0]), rest = sum_of(mod(t.args[0], t.data[0]));
-      sum.constant = wrapped_add(sum.constant, wrapped_mul(times, wrapped_add(whole.constant, -rest.constant)));
-      for (const auto& [one, by] : whole.factors) sum.factors[one] = wrapped_add(sum.factors[one], wrapped_mul(times, by));
-      for (const auto& [one, by] : rest.factors) sum.factors[one] = wrapped_add(sum.factors[one], -wrapped_mul(times, by));
-    }
+  for (const auto& [atom, factor] : from.factors) {
+    const Term t = terms_[atom];
+    auto found = sum.factors.find(atom);
+    if (found == sum.factors.end() || found->second == 0 || t.kind != Term::kFloorDiv || found->second % t.data[0] != 0) continue;
+    const int64_t times = found->second / t.data[0];
+    sum.factors.erase(found);
+    const Sum whole = sum_of(t.args[0]), rest = sum_of(mod(t.args[0], t.data[0]));
+    sum.constant = wrapped_add(sum.constant, wrapped_mul(times, wrapped_add(whole.constant, -rest.constant)));
+    for (const auto& [one, by] : whole.factors) sum.factors[one] = wrapped_add(sum.factors[one], wrapped_mul(times, by));
+    for (const auto& [one, by] : rest.factors) sum.factors[one] = wrapped_add(sum.factors[one], -wrapped_mul(times, by));
   }
   std::erase_if(sum.factors, [](const auto& each) { return each.second == 0; });
   if (sum.factors.empty()) return integer(sum.constant);

@@ -160,7 +160,12 @@ class Simplifier {
 bool reshaped(Terms& terms, const std::vector<int64_t>& from, const std::vector<int64_t>& to, const std::vector<TermId>& at,
               std::vector<TermId>* out);
 
-// Computes with wrong inputs are refused with a reason: products of extents of at most 2^62.
+// The product; Unknown if an extent is negative, or the product is not below kFar.
 int64_t count_of(const std::vector<int64_t>& extents);
+
+inline bool is_unsigned(heddle_element_type_t type) {
+  return type == HEDDLE_TYPE_BOOL || type == HEDDLE_TYPE_U8 || type == HEDDLE_TYPE_U16 || type == HEDDLE_TYPE_U32 ||
+         type == HEDDLE_TYPE_U64;
+}
 
 }  // namespace heddle::sdk::portable

@@ -40,11 +40,6 @@ std::vector<int64_t> list_of(const NamedOp& op, std::string_view name, size_t co
   return *values;
 }
 
-bool is_unsigned(heddle_element_type_t type) {
-  return type == HEDDLE_TYPE_BOOL || type == HEDDLE_TYPE_U8 || type == HEDDLE_TYPE_U16 || type == HEDDLE_TYPE_U32 ||
-         type == HEDDLE_TYPE_U64;
-}
-
 Scalar stored_as(heddle_element_type_t type) {
   Scalar scalar;
   if (!scalar_of(type, &scalar)) throw Unknown{"a value has elements that kernels cannot read"};

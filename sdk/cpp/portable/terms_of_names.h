@@ -32,9 +32,7 @@ class NameTerms {
   const Integers& extents(uint32_t value) const { return values_[value].extents; }
   // The terms of an op's elements that were asked for.
   const std::set<TermId>& instances(uint32_t op) const { return instances_[op]; }
-  // The op that makes a value; none for an input.
   bool is_input(uint32_t value) const { return value < kernel_.inputs; }
-  size_t value_count() const { return values_.size(); }
 
  private:
   struct Value {

@@ -10,11 +10,6 @@ namespace {
 
 constexpr uint32_t kMostNested = 200;  // nodes that read each other
 
-bool is_unsigned(heddle_element_type_t type) {
-  return type == HEDDLE_TYPE_BOOL || type == HEDDLE_TYPE_U8 || type == HEDDLE_TYPE_U16 || type == HEDDLE_TYPE_U32 ||
-         type == HEDDLE_TYPE_U64;
-}
-
 int64_t combined(Expression::Kind kind, int64_t x, int64_t y) {
   const auto a = static_cast<uint64_t>(x), b = static_cast<uint64_t>(y);
   if (kind == Expression::kAdd) return static_cast<int64_t>(a + b);

@@ -23,9 +23,8 @@ struct Memory {
 // What a call may take at most; more is refused before it begins.
 struct Limits {
   uint64_t steps = uint64_t{1} << 44;  // bodies evaluated, over all indices of all nodes
-  uint64_t memory_bytes =
-      uint64_t{1}
-      << 34;  // for tensors between nodes without a workspace, for sorts, and for scratch memory above kScratchBytes for each thread
+  // For tensors between nodes without a workspace, for sorts, and for scratch memory above kScratchBytes for each thread.
+  uint64_t memory_bytes = uint64_t{1} << 34;
 };
 
 // Of each thread, for values of bodies and blocks of products. Only bodies of extraordinary length need more.
@@ -45,8 +44,8 @@ class Program {
   const Kernel& kernel() const;
 
   // Computes the outputs: one binding for each input, then one for each output, perhaps the workspace (code.h), and the value of each symbol. Bindings of
-  // outputs, and the workspace, overlap no other binding. Every access is checked. On failure, false: *out_error says what is wrong, and the outputs' contents are undefined. `workers`, if any, share
-  // the work of large nodes; the results have the same bits for any number of them.
+  // outputs, and the workspace, overlap no other binding. Every access is checked. On failure, false: *out_error says what is wrong, and the outputs'
+  // contents are undefined. `workers`, if any, share the work of large nodes; the results have the same bits for any number of them.
   // *out_used, if not NULL, says which nodes ran.
   struct Used {
     uint32_t interpreted = 0, own = 0;
