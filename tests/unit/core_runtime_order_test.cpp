@@ -359,7 +359,8 @@ TEST_P(RuntimeOrder, KeepsNoOtherCallOnTheStateWaitingForItsPlan) {
     meanwhile += is_planning && !is_planned ? 1 : 0;
   }
   planning.join();
-  EXPECT_GT(meanwhile, 10) << "calls on the state waited for the plan of another one";
+  // At most one, if they waited; with more, a busy machine makes fewer of them.
+  EXPECT_GT(meanwhile, 2) << "calls on the state waited for the plan of another one";
   // Each call saw the value of the one before it, and one of them that of the call whose plan took long.
   HEDDLE_ASSERT_OK(start_on(main, of_both, quick.get(), &out, &call));
   seen.push_back(read_tensor<int64_t>(out).at(0));
