@@ -8,8 +8,14 @@ namespace heddle::sdk::portable {
 
 namespace {
 
-using Vector8 = float __attribute__((vector_size(32), aligned(4)));
-using Vector16 = float __attribute__((vector_size(64), aligned(4)));
+using Vector8 = float __attribute__((vector_size(32)));
+using Vector16 = float __attribute__((vector_size(64)));
+
+// In memory, where it is aligned as its elements are. An attribute of the vector's own name would not reach templates.
+template <typename Vector>
+struct __attribute__((packed, may_alias)) InMemory {
+  Vector value;
+};
 
 // kHigh rows of kWide vectors each.
 template <typename Vector, int64_t kWide, int64_t kHigh>
@@ -22,12 +28,12 @@ __attribute__((always_inline)) inline void tile(const Product& p, int64_t row, i
 #pragma GCC unroll 8
   for (int64_t r = 0; r < kHigh; ++r) {
 #pragma GCC unroll 2
-    for (int64_t w = 0; w < kWide; ++w) sums[r][w] = *reinterpret_cast<const Vector*>(out + r * p.sums_stride + w * kLanes);
+    for (int64_t w = 0; w < kWide; ++w) sums[r][w] = reinterpret_cast<const InMemory<Vector>*>(out + r * p.sums_stride + w * kLanes)->value;
   }
   for (int64_t k = 0; k < p.depth; ++k) {
     Vector right[kWide];
 #pragma GCC unroll 2
-    for (int64_t w = 0; w < kWide; ++w) right[w] = *reinterpret_cast<const Vector*>(b + k * p.b_stride + w * kLanes);
+    for (int64_t w = 0; w < kWide; ++w) right[w] = reinterpret_cast<const InMemory<Vector>*>(b + k * p.b_stride + w * kLanes)->value;
 #pragma GCC unroll 8
     for (int64_t r = 0; r < kHigh; ++r) {
       const float one = a[r * p.a_stride + k];
@@ -38,7 +44,7 @@ __attribute__((always_inline)) inline void tile(const Product& p, int64_t row, i
 #pragma GCC unroll 8
   for (int64_t r = 0; r < kHigh; ++r) {
 #pragma GCC unroll 2
-    for (int64_t w = 0; w < kWide; ++w) *reinterpret_cast<Vector*>(out + r * p.sums_stride + w * kLanes) = sums[r][w];
+    for (int64_t w = 0; w < kWide; ++w) reinterpret_cast<InMemory<Vector>*>(out + r * p.sums_stride + w * kLanes)->value = sums[r][w];
   }
 }
 
