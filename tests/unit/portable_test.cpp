@@ -516,11 +516,98 @@ TEST(Portable, TheWorkspaceIsUsed) {
   EXPECT_FALSE(programs[0].run({memory(x), memory(y), memory(workspace)}, &kCount, 1, &error));
   EXPECT_NE(error.find("its workspace has 892 bytes, and tensor 3 between two nodes has 400 from byte 448 on"), std::string::npos) << error;
   EXPECT_FALSE(programs[0].run({memory(x), memory(y), memory(workspace), memory(own)}, &kCount, 1, &error));
+  EXPECT_EQ(error, "it takes 2 bindings, or 3 with its workspace, and was called with 4");
   // A kernel without tensors between nodes has no workspace.
   portable::Kernel other = product();
   ASSERT_TRUE(portable::verify(&other, &error)) << error;
+  EXPECT_EQ(portable::taken_bindings(kernel), "2 bindings, or 3 with its workspace");
+  EXPECT_EQ(portable::taken_bindings(other), "3 bindings");
   EXPECT_TRUE(portable::takes_bindings(kernel, 3));
   EXPECT_FALSE(portable::takes_bindings(other, 4));
+}
+
+// y[i] = x[i - 1], and `outside` where there is none; the element is a read, an argument of number 1.
+portable::Kernel shifted(heddle_element_type_t type, Scalar scalar, uint64_t outside, uint64_t constant) {
+  portable::Kernel kernel;
+  kernel.name = "shifted";
+  kernel.symbols = 2;
+  kernel.inputs = 1;
+  kernel.outputs = 2;
+  using E = portable::Expression;
+  kernel.expressions = {{E::kSymbol, 0}, {E::kSymbol, 1}, {E::kDimension, 0}, {E::kConstant, -1}, {E::kAdd, 0, 2, 3}};
+  kernel.tensors = {{type, {0}}, {type, {1}}, {type, {1}}};
+  portable::Node& node = kernel.nodes.emplace_back();
+  node.extents = {1};
+  node.reads.resize(1);
+  node.reads[0].place = {4};
+  node.reads[0].has_outside = true;
+  node.reads[0].outside = outside;
+  node.bodies.resize(1);
+  node.bodies[0].instructions = {{Op::kConstant, scalar, 0, 0, 0, constant}};
+  node.bodies[0].yields = {1, 2};
+  node.results = {1, 2};
+  return kernel;
+}
+
+// Bits above the width of a type do not count, of constants and of values outside.
+TEST(Portable, BitsAboveTheWidthDoNotCount) {
+  struct Case {
+    heddle_element_type_t type;
+    Scalar scalar;
+    uint64_t bits, counted;
+  };
+  const Case cases[] = {{HEDDLE_TYPE_BOOL, Scalar::kI1, 2, 0},
+                        {HEDDLE_TYPE_BOOL, Scalar::kI1, ~uint64_t{0}, 1},
+                        {HEDDLE_TYPE_U8, Scalar::kI8, 0x1234, 0x34},
+                        {HEDDLE_TYPE_BF16, Scalar::kBf16, 0x12345, 0x2345},
+                        {HEDDLE_TYPE_F32, Scalar::kF32, uint64_t{7} << 32, 0},
+                        {HEDDLE_TYPE_I64, Scalar::kI64, ~uint64_t{0}, ~uint64_t{0}}};
+  for (const Case& each : cases) {
+    const portable::Kernel kernel = shifted(each.type, each.scalar, each.bits, each.bits);
+    std::vector<portable::Kernel> read;
+    std::string error;
+    ASSERT_TRUE(portable::read_image(image_of(kernel), &read, &error)) << error;
+    EXPECT_EQ(read[0].nodes[0].reads[0].outside, each.counted);
+    EXPECT_EQ(read[0].nodes[0].bodies[0].instructions[0].value, each.counted);
+    EXPECT_EQ(portable::write_kernel(read[0]), portable::write_kernel(shifted(each.type, each.scalar, each.counted, each.counted)));
+    const portable::Program program(std::move(read[0]));
+    const uint64_t x[3] = {};
+    for (int64_t count : {1, 3}) {
+      uint64_t y[3] = {}, z[3] = {};
+      const int64_t symbols[] = {3, count};
+      const std::vector<portable::Memory> bindings = {{reinterpret_cast<char*>(const_cast<uint64_t*>(x)), sizeof x},
+                                                      {reinterpret_cast<char*>(y), sizeof y},
+                                                      {reinterpret_cast<char*>(z), sizeof z}};
+      ASSERT_TRUE(program.run(bindings, symbols, 2, &error)) << error;
+      const uint32_t bytes = portable::bytes_of(each.scalar);
+      EXPECT_EQ(std::memcmp(y, &each.counted, bytes), 0);
+      EXPECT_EQ(std::memcmp(z, &each.counted, bytes), 0);
+    }
+  }
+  // Without a value outside, its bits do not count either.
+  portable::Kernel kernel = shifted(HEDDLE_TYPE_F32, Scalar::kF32, 5, 0);
+  kernel.nodes[0].reads[0].has_outside = false;
+  std::string error;
+  ASSERT_TRUE(portable::verify(&kernel, &error)) << error;
+  EXPECT_EQ(kernel.nodes[0].reads[0].outside, 0u);
+}
+
+// No place is in a tensor without elements.
+TEST(Portable, TensorsWithoutElementsAreOutside) {
+  std::string error;
+  const float seven = 7.0f;
+  uint64_t bits = 0;
+  std::memcpy(&bits, &seven, sizeof seven);
+  for (const bool has_outside : {true, false}) {
+    portable::Kernel kernel = shifted(HEDDLE_TYPE_F32, Scalar::kF32, bits, 0);
+    kernel.nodes[0].reads[0].has_outside = has_outside;
+    ASSERT_TRUE(portable::verify(&kernel, &error)) << error;
+    const portable::Program program(std::move(kernel));
+    std::vector<float> x(1, 3.0f), y(4, -1.0f), z(4);
+    const int64_t symbols[] = {0, 4};
+    ASSERT_TRUE(program.run({memory(x), memory(y), memory(z)}, symbols, 2, &error)) << error;
+    EXPECT_EQ(y, std::vector<float>(4, has_outside ? 7.0f : 0.0f));
+  }
 }
 
 TEST(Portable, CallsAreChecked) {

@@ -67,11 +67,11 @@ heddle_status_t* load_code(const Device* device, const Code& code, std::vector<P
       for (const Program& program : *out) {
         const Kernel& kernel = program.kernel();
         if (view_of(entry.name) != kernel.name) continue;
-        const uint32_t bindings = kernel.inputs + kernel.outputs, constants_bytes = kernel.symbols * 8;
+        const uint32_t constants_bytes = kernel.symbols * 8;
         if (takes_bindings(kernel, entry.binding_count) && entry.constants_bytes == constants_bytes && entry.argument_count == 0) continue;
         return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT,
-                      "%s: loading kernel '%s' failed: it takes %u bindings and %u bytes of constants, in fixed order [HD-C-01]",
-                      device->who, kernel.name.c_str(), bindings, constants_bytes);
+                      "%s: loading kernel '%s' failed: it takes %s and %u bytes of constants, in fixed order [HD-C-01]", device->who,
+                      kernel.name.c_str(), taken_bindings(kernel).c_str(), constants_bytes);
       }
     }
     return nullptr;

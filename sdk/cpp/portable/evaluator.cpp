@@ -216,8 +216,7 @@ bool Evaluator::load(const Node& node, const PreparedBody& body, uint32_t read, 
   const Read& access = node.reads[read];
   const View& view = call_.tensors[access.tensor];
   if (view.count == 0) {
-    static constexpr uint64_t kNothing = 0;
-    *out = {&kNothing, true};
+    *out = {&access.outside, true};
     return true;
   }
   const size_t rank = access.place.size();

@@ -222,7 +222,7 @@ bool Program::run(const std::vector<Memory>& bindings, const int64_t* symbols, s
   };
   const size_t own_bindings = kernel.inputs + kernel.outputs;
   if (!takes_bindings(kernel, bindings.size()))
-    return fail("it has " + std::to_string(own_bindings) + " bindings, and was called with " + std::to_string(bindings.size()));
+    return fail("it takes " + taken_bindings(kernel) + ", and was called with " + std::to_string(bindings.size()));
   if (!begin_call(call, symbols, symbol_count, out_error)) return false;
   const Memory* workspace = bindings.size() > own_bindings ? &bindings.back() : nullptr;
   std::vector<std::unique_ptr<char[]>> between;

@@ -27,7 +27,7 @@ bool run_staged(const Program& program, const std::vector<uint64_t>& bytes, Devi
     return false;
   };
   if (!takes_bindings(program.kernel(), bytes.size()))  // without a workspace on the device, which the host cannot address
-    return fail("it has " + std::to_string(needed.size()) + " bindings, and was called with " + std::to_string(bytes.size()));
+    return fail("it takes " + taken_bindings(program.kernel()) + ", and was called with " + std::to_string(bytes.size()));
   Limits left = limits;
   std::vector<std::unique_ptr<char, Free>> copies;
   std::vector<Memory> bindings;

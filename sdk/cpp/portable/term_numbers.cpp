@@ -11,10 +11,6 @@ namespace heddle::sdk::portable {
 
 namespace {
 
-uint32_t width_of(Scalar type) {
-  return type == Scalar::kI1 ? 1 : 8 * bytes_of(type);
-}
-
 // The nearest float with this many bits for the exponent and the fraction, ties to even; as bits.
 uint64_t rounded_to(double value, int exponent_bits, int fraction_bits) {
   const int bias = (1 << (exponent_bits - 1)) - 1;
@@ -188,11 +184,6 @@ bool compare_floats(Predicate predicate, double a, double b) {
 }
 
 }  // namespace
-
-uint64_t masked(Scalar type, uint64_t bits) {
-  const uint32_t width = width_of(type);
-  return width == 64 ? bits : bits & ((uint64_t{1} << width) - 1);
-}
 
 int64_t with_sign(Scalar type, uint64_t bits) {
   const uint32_t width = width_of(type);

@@ -75,7 +75,6 @@ struct Number {
 Number number_of_bits(Scalar type, uint64_t bits);
 uint64_t bits_of_number(Scalar type, const Number& number);  // rounds
 int64_t with_sign(Scalar type, uint64_t bits);
-uint64_t masked(Scalar type, uint64_t bits);
 // An instruction on numbers; floats are not rounded, except by a bitcast.
 Number compute(Op op, Scalar type, uint64_t value, const Scalar* types, const Number* operands);
 
@@ -160,7 +159,7 @@ class Simplifier {
 bool reshaped(Terms& terms, const std::vector<int64_t>& from, const std::vector<int64_t>& to, const std::vector<TermId>& at,
               std::vector<TermId>* out);
 
-// The product; Unknown if an extent is negative, or the product is not below kFar.
+// The product; Unknown if an extent is negative, or if that of extents other than 0 is not below kFar, so that no product of some of them is larger.
 int64_t count_of(const std::vector<int64_t>& extents);
 
 inline bool is_unsigned(heddle_element_type_t type) {

@@ -7,14 +7,6 @@
 
 namespace heddle::sdk::portable {
 
-namespace {
-
-uint32_t width_of(Scalar type) {
-  return type == Scalar::kI1 ? 1 : 8 * bytes_of(type);
-}
-
-}  // namespace
-
 TermId NameTerms::compare(const std::string& kind, TermId a, TermId b, bool no_sign) {
   using P = Predicate;
   static const std::map<std::string_view, std::array<Predicate, 3>> kPredicatesOf = {

@@ -237,7 +237,7 @@ class Verifier {
     return true;
   }
 
-  bool reads(const Node& node) {
+  bool reads(Node& node) {
     if (node.first_reads > node.reads.size() || node.second_reads > node.reads.size() - node.first_reads)
       return fail("node ", node_, " divides ", node.reads.size(), " reads into ", node.first_reads, ", ", node.second_reads, " and others");
     for (uint32_t body = 0; body < node.bodies.size(); ++body) {
@@ -249,11 +249,12 @@ class Verifier {
     return true;
   }
 
-  bool read(const Read& read, uint32_t i, const BodyShape& shape, const Node& node) {
+  bool read(Read& read, uint32_t i, const BodyShape& shape, const Node& node) {
     if (read.tensor >= k_.tensors.size() || !is_made_[read.tensor])
       return fail("read ", i, " of node ", node_, " is of tensor ", read.tensor, ", which is not there yet");
     if (read.place.size() != k_.tensors[read.tensor].extents.size())
       return fail("read ", i, " of node ", node_, " has ", read.place.size(), " indices for rank ", k_.tensors[read.tensor].extents.size());
+    read.outside = read.has_outside ? masked(scalars_[read.tensor], read.outside) : 0;
     if (read.has_outside && !read.gathers.empty()) return fail("read ", i, " of node ", node_, " has both gathers and a value outside");
     for (uint32_t gather : read.gathers) {
       if (gather >= i - shape.first_read || is_float(scalars_[node.reads[shape.first_read + gather].tensor]))
@@ -351,7 +352,7 @@ class Verifier {
     body.arguments.insert(body.arguments.end(), more.begin(), more.end());
     for (uint32_t i = 0; i < body.instructions.size(); ++i) {
       Instruction& at = body.instructions[i];
-      if (at.op == Op::kConstant && at.type == Scalar::kI1) at.value &= 1;
+      if (at.op == Op::kConstant) at.value = masked(at.type, at.value);
       if (!instruction(body, i))
         return fail("instruction ", i, " of body ", index, " of node ", node_, " has wrong operands or a wrong type");
     }

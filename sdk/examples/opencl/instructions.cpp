@@ -8,6 +8,7 @@ namespace opencl {
 
 using heddle::sdk::portable::bytes_of;
 using heddle::sdk::portable::Instruction;
+using heddle::sdk::portable::masked;
 using heddle::sdk::portable::Op;
 using heddle::sdk::portable::Predicate;
 using heddle::sdk::portable::Scalar;
@@ -91,10 +92,8 @@ const char* signed_type(Scalar scalar) {
 }
 
 std::string constant(Scalar scalar, uint64_t bits) {
-  if (bytes_of(scalar) < 8) bits &= (uint64_t{1} << 8 * bytes_of(scalar)) - 1;
-  if (scalar == Scalar::kI1) bits &= 1;
   char digits[24];
-  std::snprintf(digits, sizeof digits, "0x%llx", static_cast<unsigned long long>(bits));
+  std::snprintf(digits, sizeof digits, "0x%llx", static_cast<unsigned long long>(masked(scalar, bits)));
   if (scalar == Scalar::kF32) return "as_float(" + std::string(digits) + "u)";
   if (scalar == Scalar::kF64) return "as_double(" + std::string(digits) + "ul)";
   return "(" + std::string(type_of(scalar)) + ")" + digits + (scalar == Scalar::kI64 ? "ul" : "u");

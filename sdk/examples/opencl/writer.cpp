@@ -153,7 +153,7 @@ class FunctionWriter {
     std::string condition = may_be_empty ? count + " != 0" : "", element = "t" + std::to_string(access.tensor) + "[" + offset + "]";
     if (scalar == Scalar::kI1) element = "(uchar)(" + element + " != 0)";
     if (!inside.empty()) element = "(" + inside + " ? " + element + " : " + constant(scalar, access.outside) + ")";
-    if (!condition.empty()) element = condition + " ? " + element + " : " + constant(scalar, 0);
+    if (!condition.empty() && !access.has_outside) element = condition + " ? " + element + " : " + constant(scalar, 0);
     const std::string name = fresh();
     line("const " + std::string(type_of(scalar)) + " " + name + " = " + element + ";");
     return reads[i] = name;

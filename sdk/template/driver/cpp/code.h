@@ -81,9 +81,11 @@ struct Code {
   std::optional<portable::Program> program;  // if it is portable
 
   const std::string& name() const { return program ? program->kernel().name : own.name; }
-  uint32_t bindings() const { return program ? program->kernel().inputs + program->kernel().outputs : own.bindings; }
   // Portable kernels may have one more: memory for tensors between their nodes.
   bool takes_bindings(uint32_t count) const { return program ? portable::takes_bindings(program->kernel(), count) : count == own.bindings; }
+  std::string taken_bindings() const {
+    return program ? portable::taken_bindings(program->kernel()) : std::to_string(own.bindings) + " bindings";
+  }
   uint32_t constants_bytes() const { return program ? program->kernel().symbols * 8 : own.constants_bytes; }
 };
 

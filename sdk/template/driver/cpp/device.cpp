@@ -277,8 +277,8 @@ heddle_status_t* SampleDevice::load(const sdk::Code& code, sdk::Executable** out
       if (each.name() != sdk::view_of(entry.name)) continue;
       if (each.takes_bindings(entry.binding_count) && each.constants_bytes() == entry.constants_bytes && !entry.argument_count) continue;
       return status(host, HEDDLE_STATUS_INVALID_ARGUMENT,
-                    "%s: loading kernel '%s' failed: it takes %u bindings and %u bytes of constants, in fixed order [HD-C-01]", who,
-                    each.name().c_str(), each.bindings(), each.constants_bytes());
+                    "%s: loading kernel '%s' failed: it takes %s and %u bytes of constants, in fixed order [HD-C-01]", who,
+                    each.name().c_str(), each.taken_bindings().c_str(), each.constants_bytes());
     }
   }
   auto* executable = sdk::make<SampleExecutable>(host, this);

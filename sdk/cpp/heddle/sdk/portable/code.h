@@ -24,8 +24,15 @@ inline constexpr uint32_t kBytesOfScalar[kScalars] = {1, 1, 2, 4, 8, 2, 2, 4, 8}
 constexpr uint32_t bytes_of(Scalar type) {
   return kBytesOfScalar[static_cast<uint32_t>(type)];
 }
+constexpr uint32_t width_of(Scalar type) {  // in bits
+  return type == Scalar::kI1 ? 1 : 8 * bytes_of(type);
+}
 constexpr bool is_float(Scalar type) {
   return type >= Scalar::kF16;
+}
+// Without the bits above the type's width.
+constexpr uint64_t masked(Scalar type, uint64_t bits) {
+  return width_of(type) == 64 ? bits : bits & ((uint64_t{1} << width_of(type)) - 1);
 }
 // Whether elements of the type can be in a tensor, and the scalar that they are read as.
 bool scalar_of(heddle_element_type_t element, Scalar* out);
@@ -45,19 +52,20 @@ struct Tensor {
   std::vector<uint32_t> extents;  // expressions over symbols; elements are dense, in row-major order
 };
 
-// Where a node reads an element of a tensor, for an index of its domain. A tensor without elements reads as 0.
+// Where a node reads an element of a tensor, for an index of its domain. No place is in a tensor without elements, which reads as `outside` if the read
+// has that, and as 0 if it has not.
 struct Read {
   uint32_t tensor = 0;
   // An expression for each dimension of the tensor, over the dimensions of the domain and, after those, one for each of `gathers`. Such a dimension
   // stands alone: it is the element of that read, an integer; a negative one counts from the end, and one that is then still outside is clamped.
   std::vector<uint32_t> place;
   bool has_outside = false;       // places that are not in the tensor have the value below; without it, every place is inside
-  uint64_t outside = 0;           // bits of the scalar
+  uint64_t outside = 0;           // bits of the scalar; those above its width do not count, and verify() clears them
   std::vector<uint32_t> gathers;  // earlier reads of the same body, counted from its first
 };
 
 enum class Op : uint8_t {
-  kConstant,  // value: bits
+  kConstant,  // value: bits; those above the width of the type do not count, and verify() clears them
   kExtent,    // value: an expression over symbols; i64
   // Of floats f32 and f64. kPowF, kExpF, kLogF, kTanhF, kCosF, kSinF and kErfF are within 16 units in the last place; all others give the exact result,
   // rounded to nearest even. kMaximumF and kMinimumF give NaN if an operand is one. Which NaN a result is, is open.
@@ -265,6 +273,12 @@ inline bool takes_bindings(const Kernel& kernel, uint64_t count) {
   const uint64_t own = uint64_t{kernel.inputs} + kernel.outputs;
   return count == own || (count == own + 1 && kernel.tensors.size() > own);
 }
+// The same for error texts: "3 bindings", or "3 bindings, or 4 with its workspace".
+inline std::string taken_bindings(const Kernel& kernel) {
+  const uint64_t own = uint64_t{kernel.inputs} + kernel.outputs;
+  const std::string more = takes_bindings(kernel, own + 1) ? ", or " + std::to_string(own + 1) + " with its workspace" : "";
+  return std::to_string(own) + " bindings" + more;
+}
 
 inline constexpr std::string_view kMagic = {"HDLPORT\0", 8};
 // The newest version of the format that is read here, and the one that is written: kernels are written with the lowest version that has all they use.
@@ -289,7 +303,7 @@ std::string write_image(const std::vector<std::pair<std::string_view, std::strin
 // On failure *out_error says what is wrong, and where.
 bool read_image(std::string_view bytes, std::vector<Kernel>* out, std::string* out_error);
 
-// Part of read_image(): whether the kernel obeys all rules above. It also fills in the arguments of bodies.
+// Part of read_image(): whether the kernel obeys all rules above. It also fills in the arguments of bodies, and clears bits that do not count.
 bool verify(Kernel* kernel, std::string* out_error);
 
 }  // namespace heddle::sdk::portable
