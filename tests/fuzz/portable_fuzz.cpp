@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Portable code of any bytes: it is refused with an error, or each kernel runs on bindings of exactly the size that it needs, or fails with an error.
-// What is read is written as bytes that are read as the same.
+// Portable code of any bytes: it is refused with an error, or each kernel runs on bindings of exactly the size that it needs, or fails with an error. With
+// a workspace for the tensors between its nodes it has the same results. What is read is written as bytes that are read as the same.
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 
 #include "heddle/sdk/portable/interpreter.h"
@@ -80,8 +81,29 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     portable::parts_of(kernel, nullptr, symbols.data());
     const portable::Program program(std::move(kernel));
     error.clear();
-    if (!program.run(bindings, symbols.data(), symbols.size(), &error, {1 << 14, 1 << 16}) && error.empty())
-      stop("failed without a reason");
+    const portable::Limits limits = {1 << 14, 1 << 16};
+    const bool is_done = program.run(bindings, symbols.data(), symbols.size(), &error, limits);
+    if (!is_done && error.empty()) stop("failed without a reason");
+    std::vector<uint64_t> needed;
+    uint64_t workspace_bytes = 0;
+    if (!program.binding_bytes(symbols.data(), symbols.size(), &needed, &error, &workspace_bytes) || workspace_bytes == 0) continue;
+    if (workspace_bytes > kMostBytes) continue;
+    std::vector<std::string> results;
+    for (uint32_t i = program.kernel().inputs; i < bindings.size(); ++i) {
+      results.emplace_back(bindings[i].data, bindings[i].bytes);
+      std::memset(bindings[i].data, 0x5A, bindings[i].bytes);
+    }
+    const auto workspace = std::make_unique<uint64_t[]>(workspace_bytes / 8);
+    bindings.push_back({reinterpret_cast<char*>(workspace.get()), workspace_bytes});
+    error.clear();
+    const bool is_done_again = program.run(bindings, symbols.data(), symbols.size(), &error, limits);
+    if (!is_done_again && error.empty()) stop("failed without a reason");
+    if (is_done && !is_done_again) stop("failed with a workspace only");
+    for (size_t i = 0; i < results.size() && is_done; ++i) {
+      const portable::Memory& result = bindings[program.kernel().inputs + i];
+      if (results[i].compare(0, needed[program.kernel().inputs + i], result.data, needed[program.kernel().inputs + i]) != 0)
+        stop("its results are others with a workspace");
+    }
   }
   return 0;
 }
