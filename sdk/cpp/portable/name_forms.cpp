@@ -78,8 +78,9 @@ void NameTerms::check(uint32_t number) const {
   stored_as(result.type);
   if (name == "constant") {
     const bool real = is_float(stored_as(result.type));
-    require(real ? attribute_of<double>(op, "real") != nullptr : attribute_of<int64_t>(op, "integer") != nullptr,
-            "it has no value of its type");
+    const bool has_real = attribute_of<double>(op, "real") != nullptr, has_integer = attribute_of<int64_t>(op, "integer") != nullptr;
+    if (!has_real && !has_integer) throw Unknown{"its name does not say which values it has"};
+    require(real ? has_real : has_integer, "it has no value of its type");
     return;
   }
   if (name == "iota") {
@@ -121,8 +122,9 @@ void NameTerms::check(uint32_t number) const {
     require(to.size() == rank, "its result has another rank");
     for (size_t i = 0; i < rank; ++i) {
       if (count_of(to) == 0) break;
-      require(to[i] <= (int64_t{1} << 20) || strides[i] <= (int64_t{1} << 20), "a slice is too large");
-      const int64_t last = starts[i] + (to[i] - 1) * strides[i];
+      int64_t last;
+      require(!__builtin_mul_overflow(to[i] - 1, strides[i], &last) && !__builtin_add_overflow(starts[i], last, &last),
+              "a slice is too large");
       require(starts[i] >= 0 && starts[i] < from[i] && last >= 0 && last < from[i], "a slice is outside of its operand");
     }
     same_type(0);
@@ -142,6 +144,7 @@ void NameTerms::check(uint32_t number) const {
     for (size_t i = 0; i < op.operands.size(); ++i) {
       Integers own = operand(op, i).extents;
       require(own.size() == rank, "its operands have different ranks");
+      if (expected[axis] >= kFar - own[axis]) throw Unknown{"its operands are too large to compare"};
       expected[axis] += own[axis];
       own[axis] = from[axis];
       require(own == from, "its operands have different extents");
@@ -224,6 +227,7 @@ void NameTerms::check(uint32_t number) const {
     Integers expected = from;
     // Windows may begin anywhere before the end of the pads: what is beyond is not counted.
     for (size_t i = 0; i < spatial; ++i) {
+      windows_of(from[i + 1], low[i], high[i], kernel[i], strides[i], dilations[i]);  // are they too large?
       const int64_t fit = windows_of(from[i + 1] + kernel[i] * dilations[i], low[i], high[i], kernel[i], strides[i], dilations[i]);
       const int64_t whole = from[i + 1] + low[i] + high[i] - (dilations[i] * (kernel[i] - 1) + 1);
       const int64_t least = whole < 0 ? 1 : whole / strides[i] + 1;

@@ -34,8 +34,12 @@ std::string shown(Scalar type, const Number& number) {
 class Checker {
  public:
   Checker(const Kernel& kernel, const std::vector<int64_t>& symbols) : k_(kernel), symbols_(symbols) {
-    for (uint32_t op = 0; op < k_.ops.size(); ++op) out_.push_back({NameCheck::kUnknown, op, UINT32_MAX, "no output is computed from it"});
-    is_judged_.resize(k_.ops.size());
+    for (uint32_t op = 0; op < k_.ops.size(); ++op)
+      out_.push_back({NameCheck::kUnknown, op, NameCheck::kNone, "no output is computed from it"});
+    for (uint32_t output = 0; output < k_.named_outputs.size(); ++output) {
+      if (k_.named_outputs[output] < k_.inputs) out_.push_back({NameCheck::kUnknown, NameCheck::kNone, node_of(output), {}, output});
+    }
+    is_judged_.resize(out_.size());
   }
 
   std::vector<NameCheck> run() {
@@ -51,21 +55,37 @@ class Checker {
       for (TermId term : by_nodes_) collect(simplifier_.under(term, {}));
       for (uint32_t output = 0; output < k_.outputs; ++output) compare(output);
     } catch (const Unknown& unknown) {
-      for (NameCheck& check : out_) {
-        if (!is_judged_[check.op]) check.reason = unknown.reason;
+      for (size_t i = 0; i < out_.size(); ++i) {
+        if (!is_judged_[i]) out_[i].reason = unknown.reason;
       }
     }
     return std::move(out_);
   }
 
  private:
-  // The verdict that is worse counts.
-  void judge(uint32_t op, NameCheck::Verdict verdict, const std::string& reason) {
-    NameCheck& check = out_[op];
-    if (is_judged_[op] && check.verdict >= verdict) return;
-    is_judged_[op] = true;
-    check.verdict = verdict;
-    check.reason = reason;
+  // The verdict that is worse counts. `check` is the number of an op, or of an output's check.
+  void judge(size_t check, NameCheck::Verdict verdict, const std::string& reason) {
+    NameCheck& judged = out_[check];
+    if (is_judged_[check] && judged.verdict >= verdict) return;
+    is_judged_[check] = true;
+    judged.verdict = verdict;
+    judged.reason = reason;
+  }
+
+  // Of the value that an output is named as: the number of its op or, if it is an input, of the output's own check.
+  size_t check_of(uint32_t output) const {
+    const uint32_t value = k_.named_outputs[output];
+    if (value >= k_.inputs) return value - k_.inputs;
+    size_t check = k_.ops.size();
+    while (out_[check].output != output) ++check;
+    return check;
+  }
+
+  uint32_t node_of(uint32_t output) const {
+    for (uint32_t n = 0; n < k_.nodes.size(); ++n) {
+      if (std::count(k_.nodes[n].results.begin(), k_.nodes[n].results.end(), k_.inputs + output)) return n;
+    }
+    return NameCheck::kNone;
   }
 
   void check_forms() {
@@ -116,15 +136,16 @@ class Checker {
   void compare(uint32_t output) {
     const std::vector<uint32_t> ops = ops_of(output);
     const uint32_t value = k_.named_outputs[output], tensor = k_.inputs + output;
-    std::string reason;
-    auto refuse = [&](NameCheck::Verdict verdict, const std::string& why) {
+    const size_t own = check_of(output);
+    auto leave_unknown = [&](const std::string& why) {
       for (uint32_t op : ops) {
-        if (has_form_[op]) judge(op, verdict, why);
+        if (has_form_[op]) judge(op, NameCheck::kUnknown, why);
       }
+      if (value < k_.inputs) judge(own, NameCheck::kUnknown, why);
     };
     for (uint32_t op : ops) {
       if (!has_form_[op])
-        return refuse(NameCheck::kUnknown, "an output is computed from op " + std::to_string(op) + " too, which is not known or disagrees");
+        return leave_unknown("an output is computed from op " + std::to_string(op) + " too, which is not known or disagrees");
     }
     try {
       const std::vector<int64_t>& extents = nodes_->extents(tensor);
@@ -137,10 +158,12 @@ class Checker {
       for (uint32_t op : ops) note_node(op);
       if (simplifier_.are_same(first, second, {})) {
         for (uint32_t op : ops) judge(op, NameCheck::kAgrees, "");
+        if (value < k_.inputs) judge(own, NameCheck::kAgrees, "");
         return;
       }
       if (terms_[first].type != terms_[second].type) throw Disagreement{"an output has another type"};
       const std::string difference = difference_of(output, first, second);
+      const std::string no_difference = "its expression has another form than the nodes', and the same values where it was computed";
       std::vector<bool> is_in_nodes(k_.ops.size());
       for (uint32_t op : ops) is_in_nodes[op] = is_found(op);
       for (uint32_t op : ops) {
@@ -148,7 +171,7 @@ class Checker {
         if (is_in_nodes[op] && op + k_.inputs != value) {
           judge(op, NameCheck::kAgrees, "");
         } else if (difference.empty()) {
-          judge(op, NameCheck::kTested, "its expression has another form than the nodes', and the same values where it was computed");
+          judge(op, NameCheck::kTested, no_difference);
         } else if (std::all_of(k_.ops[op].operands.begin(), k_.ops[op].operands.end(),
                                [&](uint32_t operand) { return operand < k_.inputs || is_in_nodes[operand - k_.inputs]; })) {
           judge(op, NameCheck::kDisagrees, difference);
@@ -157,12 +180,13 @@ class Checker {
         }
       }
       const bool is_blamed = std::any_of(ops.begin(), ops.end(), [&](uint32_t op) { return out_[op].verdict == NameCheck::kDisagrees; });
-      if (!difference.empty() && !is_blamed && value >= k_.inputs) judge(value - k_.inputs, NameCheck::kDisagrees, difference);
+      if (!difference.empty() && !is_blamed) judge(own, NameCheck::kDisagrees, difference);
+      if (difference.empty() && value < k_.inputs) judge(own, NameCheck::kTested, no_difference);
     } catch (const Disagreement& found) {
-      if (value >= k_.inputs) judge(value - k_.inputs, NameCheck::kDisagrees, found.reason);
-      refuse(NameCheck::kUnknown, "an output that is computed from it disagrees");
+      judge(own, NameCheck::kDisagrees, found.reason);
+      leave_unknown("an output that is computed from it disagrees");
     } catch (const Unknown& unknown) {
-      refuse(NameCheck::kUnknown, unknown.reason);
+      leave_unknown(unknown.reason);
     }
   }
 
@@ -187,7 +211,7 @@ class Checker {
 
   void note_node(uint32_t op) {
     for (TermId term : names_->instances(op)) {
-      if (out_[op].node == UINT32_MAX) out_[op].node = terms_[term].owner;
+      if (out_[op].node == NameCheck::kNone) out_[op].node = terms_[term].owner;
     }
   }
 
@@ -200,7 +224,7 @@ class Checker {
     for (uint32_t i = 0; i < k_.inputs; ++i) inputs.push_back(nodes_->extents(i));
     std::vector<TermValues> values;
     values.reserve(TermValues::kSeeds);
-    for (uint32_t seed = 0; seed < TermValues::kSeeds; ++seed) values.emplace_back(terms_, k_, inputs, seed, &work_);
+    for (uint32_t seed = 0; seed < TermValues::kSeeds; ++seed) values.emplace_back(terms_, inputs, seed, &work_);
     const size_t indices = static_cast<size_t>(std::min<uint64_t>(count, kMostIndices));
     size_t done = 0;
     uint64_t random = 1;
@@ -287,8 +311,9 @@ std::string text_of_names(const std::vector<Kernel>& kernels) {
     for (const NameCheck& check : checks) {
       ++counts[check.verdict];
       if (check.verdict == NameCheck::kAgrees) continue;
-      lines += "  kernel " + kernel.name + ": op " + std::to_string(check.op) + ": " + kernel.ops[check.op].name + " " +
-               name_of(check.verdict) + ": " + check.reason + "\n";
+      const std::string what = check.op == NameCheck::kNone ? "output " + std::to_string(check.output) + ": its input"
+                                                            : "op " + std::to_string(check.op) + ": " + kernel.ops[check.op].name;
+      lines += "  kernel " + kernel.name + ": " + what + " " + name_of(check.verdict) + ": " + check.reason + "\n";
     }
   }
   return "names: " + std::to_string(counts[NameCheck::kAgrees]) + " agree, " + std::to_string(counts[NameCheck::kTested]) + " tested, " +

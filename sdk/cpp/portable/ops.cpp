@@ -46,7 +46,7 @@ constexpr KnownOp kOpsOfModels[] = {
     {"constant",
      1,
      "",
-     "the same value everywhere",
+     "the same value everywhere; without an attribute, values that the name does not say",
      {{"integer", kInteger, "the value, if the elements are integers or bools", true}, {"real", kFloat, "the value of floats", true}}},
     {"conv",
      1,

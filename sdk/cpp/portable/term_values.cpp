@@ -84,10 +84,29 @@ const TermValues::Numbers& TermValues::all(TermId term) {
   if (const auto found = known_.find(term); found != known_.end() && found->second.time >= changed) return found->second.values;
   if (work_ == 0) throw Unknown{"it takes too long to compute"};
   --work_;
-  Numbers values = computed(t);
+  Numbers values = t.is_binder() ? computed_binder(t) : computed(t);
   Known& known = known_[term];
   known = {std::move(values), clock_};
   return known.values;
+}
+
+// A binder that is in the place of a read may be computed inside of another one of the same levels, whose indices and arguments stay as they are.
+TermValues::Numbers TermValues::computed_binder(const Term& t) {
+  const auto level = static_cast<uint32_t>(t.data[0]);
+  // Of a contraction and a fold: its dimensions, and one for arguments; of the others two.
+  const uint32_t levels = t.kind == Term::kContract || t.kind == Term::kFold ? static_cast<uint32_t>(t.data.size()) : 2;
+  const uint32_t end = std::min(level + levels, kLevels);
+  const std::vector<int64_t> dims(dims_ + level, dims_ + end);
+  const std::vector<Numbers> arguments(arguments_ + level, arguments_ + end);
+  const uint64_t before = clock_;
+  Numbers values = computed(t);
+  for (uint32_t l = level; l < end; ++l) {
+    if (changed_[l] <= before) continue;
+    dims_[l] = dims[l - level];
+    arguments_[l] = arguments[l - level];
+    changed_[l] = ++clock_;
+  }
+  return values;
 }
 
 TermValues::Numbers TermValues::each(const std::vector<TermId>& args, size_t first, size_t count) {

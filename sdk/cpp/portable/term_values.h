@@ -14,13 +14,14 @@ class TermValues {
   static constexpr uint32_t kSeeds = 8;
 
   // `extents` of the inputs of the kernel. `work` counts down; at 0, Unknown is thrown.
-  TermValues(const Terms& terms, const Kernel& kernel, const std::vector<std::vector<int64_t>>& extents, uint32_t seed, uint64_t* work)
-      : terms_(terms), kernel_(kernel), extents_(extents), seed_(seed), work_(*work) {}
+  TermValues(const Terms& terms, const std::vector<std::vector<int64_t>>& extents, uint32_t seed, uint64_t* work)
+      : terms_(terms), extents_(extents), seed_(seed), work_(*work) {}
 
   void set(uint32_t level, int64_t index);
   Number at(TermId term);
 
  private:
+  static constexpr uint32_t kLevels = 64;
   using Numbers = std::vector<Number>;
   struct Known {
     Numbers values;
@@ -29,6 +30,7 @@ class TermValues {
 
   const Numbers& all(TermId term);
   Numbers computed(const Term& term);
+  Numbers computed_binder(const Term& term);
   Number loaded(const Term& term);
   Numbers folded(const Term& term);
   Numbers contracted(const Term& term);
@@ -46,13 +48,12 @@ class TermValues {
   void for_each(const Term& binder, size_t dimensions, Function function);
 
   const Terms& terms_;
-  const Kernel& kernel_;
   const std::vector<std::vector<int64_t>>& extents_;
   const uint32_t seed_;
   uint64_t& work_;
-  int64_t dims_[64] = {};
-  Numbers arguments_[64];
-  uint64_t changed_[64] = {};
+  int64_t dims_[kLevels] = {};
+  Numbers arguments_[kLevels];
+  uint64_t changed_[kLevels] = {};
   uint64_t clock_ = 0;
   std::unordered_map<TermId, Known> known_;
 };

@@ -3,6 +3,7 @@
 #include "terms.h"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 #include <optional>
 
@@ -22,6 +23,11 @@ int64_t wrapped_mul(int64_t a, int64_t b) {
 int64_t floor_of(int64_t a, int64_t b) {
   return a / b - (a % b < 0);
 }
+// a - floor(a / b) * b, for b > 0.
+int64_t rest_of(int64_t a, int64_t b) {
+  return a % b + (a % b < 0 ? b : 0);
+}
+
 }  // namespace
 
 void Terms::work(uint64_t steps) {
@@ -114,7 +120,7 @@ TermId Terms::constant(Scalar type, uint64_t bits) {
 
 TermId Terms::real(Scalar type, double value) {
   if (is_float(type)) return constant(type, bits_of_number(type, {value, 0}));
-  return constant(type, static_cast<uint64_t>(static_cast<int64_t>(value)));
+  return constant(type, compute(Op::kFToSI, Scalar::kI64, 0, &type, std::array<Number, 2>{Number{value, 0}}.data()).bits);
 }
 
 TermId Terms::dimension(uint32_t level, int64_t extent) {
@@ -151,9 +157,9 @@ TermId Terms::of_sum(const Sum& from) {
     const int64_t times = found->second / t.data[0];
     sum.factors.erase(found);
     const Sum whole = sum_of(t.args[0]), rest = sum_of(mod(t.args[0], t.data[0]));
-    sum.constant = wrapped_add(sum.constant, wrapped_mul(times, wrapped_add(whole.constant, -rest.constant)));
+    sum.constant = wrapped_add(sum.constant, wrapped_mul(times, wrapped_add(whole.constant, wrapped_mul(rest.constant, -1))));
     for (const auto& [one, by] : whole.factors) sum.factors[one] = wrapped_add(sum.factors[one], wrapped_mul(times, by));
-    for (const auto& [one, by] : rest.factors) sum.factors[one] = wrapped_add(sum.factors[one], -wrapped_mul(times, by));
+    for (const auto& [one, by] : rest.factors) sum.factors[one] = wrapped_add(sum.factors[one], wrapped_mul(wrapped_mul(times, by), -1));
   }
   std::erase_if(sum.factors, [](const auto& each) { return each.second == 0; });
   if (sum.factors.empty()) return integer(sum.constant);
@@ -195,11 +201,11 @@ TermId Terms::floor_div(TermId a, int64_t by) {
   Sum whole, rest;
   for (const auto& [atom, factor] : sum.factors) (factor % by == 0 ? whole : rest).factors[atom] = factor % by == 0 ? factor / by : factor;
   whole.constant = floor_of(sum.constant, by);
-  rest.constant = sum.constant - whole.constant * by;
+  rest.constant = rest_of(sum.constant, by);
   const TermId left = of_sum(rest);
   const Term& range = terms_[left];
   if (is_near(range.low, range.high) && floor_of(range.low, by) == floor_of(range.high, by)) {
-    whole.constant += floor_of(range.low, by);
+    whole.constant = wrapped_add(whole.constant, floor_of(range.low, by));
     return of_sum(whole);
   }
   Term term = {Term::kFloorDiv, Op::kConstant, Scalar::kI64, {by}, {left}};
@@ -210,7 +216,7 @@ TermId Terms::floor_div(TermId a, int64_t by) {
   }
   // What is too small to matter beside multiples of a divisor of the divisor.
   for (const auto& [unused, factor] : rest.factors) {
-    const int64_t common = std::gcd(factor, by);
+    const int64_t common = std::gcd(rest_of(factor, by), by);
     if (common == 1) continue;
     Sum large, small;
     for (const auto& [atom, each] : rest.factors) {
@@ -218,7 +224,7 @@ TermId Terms::floor_div(TermId a, int64_t by) {
       (is_multiple ? large : small).factors[atom] = is_multiple ? each / common : each;
     }
     large.constant = floor_of(rest.constant, common);
-    small.constant = rest.constant - large.constant * common;
+    small.constant = rest_of(rest.constant, common);
     const Term& ignored = terms_[of_sum(small)];
     if (ignored.low < 0 || ignored.high >= common || !is_near(ignored.low, ignored.high)) continue;
     return add(of_sum(whole), floor_div(of_sum(large), by / common));
@@ -231,11 +237,11 @@ TermId Terms::mod(TermId a, int64_t by) {
   Sum rest;
   const Sum sum = sum_of(a);
   for (const auto& [atom, factor] : sum.factors) {
-    const int64_t left = factor - floor_of(factor, by) * by;
+    const int64_t left = rest_of(factor, by);
     // Terms that differ by a multiple of the divisor are written in one way: with factors as they were where these are smaller than it.
     if (left != 0) rest.factors[atom] = factor < 0 && factor > -by ? factor : left;
   }
-  rest.constant = sum.constant - floor_of(sum.constant, by) * by;
+  rest.constant = rest_of(sum.constant, by);
   const TermId left = of_sum(rest);
   const Term& range = terms_[left];
   if (is_near(range.low, range.high) && floor_of(range.low, by) == floor_of(range.high, by))
@@ -320,10 +326,13 @@ TermId Terms::make(Term term) {
 
 int64_t count_of(const std::vector<int64_t>& extents) {
   int64_t count = 1;
+  bool is_empty = false;
   for (int64_t extent : extents) {
-    if (extent < 0 || __builtin_mul_overflow(count, extent, &count) || count >= kFar) throw Unknown{"a tensor is too large"};
+    is_empty |= extent == 0;
+    if (extent < 0 || (extent > 0 && __builtin_mul_overflow(count, extent, &count)) || count >= kFar)
+      throw Unknown{"a tensor is too large"};
   }
-  return count;
+  return is_empty ? 0 : count;
 }
 
 bool reshaped(Terms& terms, const std::vector<int64_t>& from, const std::vector<int64_t>& to, const std::vector<TermId>& at,

@@ -8,6 +8,28 @@
 
 namespace heddle::sdk::portable {
 
+namespace {
+
+constexpr uint32_t kMostNested = 1000;  // ops of which each is an operand of the next one
+
+// Counts them, also where one throws.
+class Nested {
+ public:
+  explicit Nested(uint32_t& count) : count_(count) {
+    if (++count_ <= kMostNested) return;
+    --count_;
+    throw Unknown{"the kernel's ops are nested too deeply to compare"};
+  }
+  ~Nested() { --count_; }
+  Nested(const Nested&) = delete;
+  Nested& operator=(const Nested&) = delete;
+
+ private:
+  uint32_t& count_;
+};
+
+}  // namespace
+
 int64_t integer_of(const NamedOp& op, std::string_view name) {
   const auto* value = attribute_of<int64_t>(op, name);
   return value ? *value : 0;
@@ -81,6 +103,7 @@ TermId NameTerms::element(uint32_t value, const TermIds& at, uint32_t depth) {
     const auto key = std::make_pair(std::make_pair(value, depth), at);
     if (const auto found = elements_.find(key); found != elements_.end()) return found->second;
     const uint32_t op = value - kernel_.inputs;
+    const Nested nested(nested_);
     term = made({kernel_.ops[op], of, at, depth});
     if (terms_[term].type != computed) term = terms_.instruction(Op::kExtF, computed, {term});
     elements_[key] = term;

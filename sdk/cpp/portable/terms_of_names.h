@@ -113,6 +113,7 @@ class NameTerms {
   std::vector<Value> values_;
   std::vector<std::set<TermId>> instances_;
   std::map<std::pair<std::pair<uint32_t, uint32_t>, TermIds>, TermId> elements_;
+  uint32_t nested_ = 0;
 };
 
 // Attributes of an op that is as known.
@@ -122,7 +123,6 @@ bool flag_of(const NamedOp& op, std::string_view name);
 std::string text_of(const NamedOp& op, std::string_view name);
 std::vector<int64_t> list_of(const NamedOp& op, std::string_view name, size_t count);
 
-bool is_unsigned(heddle_element_type_t type);
 // The scalar in which elements of the type are stored, and the one in which they are computed.
 Scalar stored_as(heddle_element_type_t type);
 Scalar computed_as(heddle_element_type_t type);
