@@ -3,6 +3,7 @@
 // the call. Other families read them as they are; those of 16 bits also if they are transposed.
 #include "compiler/passes/passes.h"
 
+#include "compiler/ir/dot_products.h"
 #include "compiler/ir/filter_order.h"
 #include "compiler/passes/constant_expression.h"
 #include "compiler/passes/slots.h"
@@ -153,9 +154,9 @@ void sum_rows(tx::MatmulOp matmul) {
 
 // Whether kernels read this matrix [N, K] of a call as it lies: few rows need no panels, and for some more, workgroups make panels of their own.
 bool reads_as_it_lies(tx::MatmulOp matmul, Value matrix) {
-  constexpr int64_t few_rows = 8, most_rows = 512;
+  constexpr int64_t most_rows = 512;
   const int64_t rows = rows_of(matmul).value_or(INT64_MAX);
-  if (rows <= few_rows) return true;
+  if (rows <= tx::most_dot_rows) return true;
   // Panels that several products read are written once.
   auto packs = [&](Operation* user) {
     auto other = llvm::dyn_cast<tx::MatmulOp>(user);

@@ -3,8 +3,8 @@
 // convolution reads the image in place, or a band of it that was copied with its halo.
 #include "compiler/targets/x86_64/strategies.h"
 
+#include "compiler/ir/dot_products.h"
 #include "compiler/targets/x86_64/contraction_shape.h"
-#include "compiler/targets/x86_64/dot_products.h"
 #include "compiler/targets/x86_64/halo_copy.h"
 #include "compiler/targets/x86_64/microkernel.h"
 #include "compiler/targets/x86_64/panel_columns.h"
@@ -643,7 +643,7 @@ FailureOr<Plans> plans_microkernel(tx::DispatchOp region) {
   if (llvm::none_of(region.getBody().front(), [](Operation& op) { return tx::is_contraction(&op); })) return failure();
   auto shape = ContractionShape::read(region);
   if (failed(shape) || shape->depthwise || shape->winograd) return failure();
-  if (shape->transposed && shape->width > 0 && shape->width <= most_dot_rows)
+  if (shape->transposed && shape->width > 0 && shape->width <= tx::most_dot_rows)
     return shape->root->emitError("x86_64: a transposed matrix is not packed for ") << shape->width << " rows; they are dot products";
   if (shape->is_plane &&
       llvm::any_of(shape->epilogue.operands(), [](const EpilogueOperand& one) { return one.kind == EpilogueOperand::row; })) {

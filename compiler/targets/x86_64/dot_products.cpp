@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Matmul of few rows with a transposed matrix as it lies, [N, K], and the element-wise ops on its result. Vectors go along K, so that the matrix is only
 // read, once. Called by the target.
-#include "compiler/targets/x86_64/dot_products.h"
+#include "compiler/ir/dot_products.h"
 
 #include "compiler/targets/operand_view.h"
 #include "compiler/targets/x86_64/contraction_epilogue.h"
@@ -50,8 +50,9 @@ struct DotProducts {
     if (left.getNumElements() == 0 || right.getNumElements() == 0)
       return matmul.emitError("x86_64: dot products without elements are not supported");
     products.rows = left.getNumElements() / products.depth;
-    if (products.rows > most_dot_rows)
-      return matmul.emitError("x86_64: dot products of ") << products.rows << " rows are not supported; up to " << most_dot_rows << " are";
+    if (products.rows > tx::most_dot_rows)
+      return matmul.emitError("x86_64: dot products of ")
+             << products.rows << " rows are not supported; up to " << tx::most_dot_rows << " are";
     auto lhs_row = lhs->static_step(0, lhs->extents.size() - 1), rhs_row = rhs->static_step(0, 1);
     if (!lhs_row || !rhs_row) return matmul.emitError("x86_64: a matmul reads only slices whose rows are at the same distance");
     products.lhs_row = *lhs_row;
