@@ -180,17 +180,46 @@ void bitwise(Op& op) {
   op.set(op.one_by_onnx(name, {p.a, p.b}));
 }
 
+// Of integers. Distances below 0, and of as many bits as the type has or more, leave 0, or the sign of what goes to the right.
+template <bool to_left>
+void shift(Op& op) {
+  const Type own = op.result_element();
+  if (Op::is_float(own) || own.isInteger(1)) op.unsupported("shifts of floats and bools are not supported");
+  Pair p = pair_in(op, own);
+  const Type bits = op.builder.getIntegerType(own.getIntOrFloatBitWidth(), false);
+  auto shifted = [&](Value value) {
+    return op
+        .by_onnx("BitShift", {Operand{op.converted(value, bits), {}, 0}, Operand{op.converted(p.b, bits), {}, 0}}, 1,
+                 [](onnx::NodeProto& node) { NodeWriter::set(node, "direction", std::string(to_left ? "LEFT" : "RIGHT")); })
+        .front();
+  };
+  if (to_left || own.isUnsignedInteger()) return op.set(shifted(p.a));
+  // -1 - x has the bits of x turned over, and no sign.
+  const Arithmetic& m = op.m;
+  Value is_negative = m.compare(tx::CompareKind::lt, p.a, m.number(p.a, 0)), all = m.number(p.a, -1);
+  Value made = op.converted(shifted(m.select(is_negative, m.sub(all, p.a), p.a)), own);
+  op.set(m.select(is_negative, m.sub(all, made), made));
+}
+
+// Of integers, by squares.
+Value whole_power(Op& op, Value x, uint64_t exponent) {
+  Value made, square = x;
+  for (; exponent != 0; exponent >>= 1) {
+    if (exponent & 1) made = made ? op.m.mul(made, square) : square;
+    if (exponent > 1) square = op.m.mul(square, square);
+  }
+  return made ? made : op.m.number(x, 1);
+}
+
 void power(Op& op) {
   SmallVector<Term> terms{op.term("self"), op.term("exponent")};
   const Type element = op.result_element();
   std::optional<double> exponent;
   if (terms[1].number) exponent = op.number("exponent");
   if (!Op::is_float(element)) {
-    if (exponent && *exponent == 2) {
-      Value x = op.value_of(terms[0], element);
-      return op.set(op.m.mul(x, x));
-    }
-    op.unsupported("powers of integers are not supported, except for the exponent 2");
+    if (exponent && *exponent >= 0 && *exponent <= 64)
+      return op.set(whole_power(op, op.value_of(terms[0], element), static_cast<uint64_t>(*exponent)));
+    op.unsupported("powers of integers are supported for exponents that are numbers from 0 to 64");
   }
   Value x = op.value_of(terms[0], wide(op, element));
   if (exponent) {
@@ -250,6 +279,10 @@ void backward_by_output(Op& op) {
 
 const Table& binary_ops() {
   static const Table table = {
+      {"aten.__lshift__.Scalar", shift<true>},
+      {"aten.__lshift__.Tensor", shift<true>},
+      {"aten.__rshift__.Scalar", shift<false>},
+      {"aten.__rshift__.Tensor", shift<false>},
       {"aten.add.Scalar", add},
       {"aten.add.Tensor", add},
       {"aten.addcdiv.default", add_product<true>},
@@ -257,8 +290,14 @@ const Table& binary_ops() {
       {"aten.atan2.default", atan2},
       {"aten.bitwise_and.Scalar", bitwise<Logic::kAnd>},
       {"aten.bitwise_and.Tensor", bitwise<Logic::kAnd>},
+      {"aten.bitwise_left_shift.Scalar_Tensor", shift<true>},
+      {"aten.bitwise_left_shift.Tensor", shift<true>},
+      {"aten.bitwise_left_shift.Tensor_Scalar", shift<true>},
       {"aten.bitwise_or.Scalar", bitwise<Logic::kOr>},
       {"aten.bitwise_or.Tensor", bitwise<Logic::kOr>},
+      {"aten.bitwise_right_shift.Scalar_Tensor", shift<false>},
+      {"aten.bitwise_right_shift.Tensor", shift<false>},
+      {"aten.bitwise_right_shift.Tensor_Scalar", shift<false>},
       {"aten.bitwise_xor.Scalar", bitwise<Logic::kXor>},
       {"aten.bitwise_xor.Tensor", bitwise<Logic::kXor>},
       {"aten.div.Scalar", div},

@@ -53,6 +53,7 @@ const Table& creation_ops() {
       {"aten.arange.start_step", arange},
       {"aten.empty.memory_format", number<0>},
       {"aten.empty_like.default", number<0>},
+      {"aten.empty_permuted.default", number<0>},
       {"aten.empty_strided.default", number<0>},
       {"aten.fill.Scalar", fill},
       {"aten.fill.Tensor", fill},

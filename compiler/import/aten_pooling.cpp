@@ -119,8 +119,8 @@ Value window_sizes(Op& op, const Pooling& p, size_t i, AffineExpr input, AffineE
 }
 
 // Each element of the gradient, divided by the number of elements of its window, is added to all of them: a transposed convolution of each channel.
+template <size_t spatial>
 void average_backward(Op& op) {
-  constexpr size_t spatial = 2;
   const Pooling p = read_pooling(op, spatial);
   Value gradient = with_batch(op, op.tensor("grad_output"), spatial), x = with_batch(op, op.tensor("self"), spatial);
   const bool counts_pads = op.flag("count_include_pad", true);
@@ -141,23 +141,23 @@ void average_backward(Op& op) {
     }
   }
   const int64_t channels = op.extent(x, 1);
-  Value filter = op.node.splat(
-      op.node.tensor_type({op.constant(channels), op.constant(1), op.constant(p.kernel[0]), op.constant(p.kernel[1])}, element),
-      1 / divisor);
+  Extents window{op.constant(channels), op.constant(1)};
+  for (int64_t one : p.kernel) window.push_back(op.constant(one));
+  Value filter = op.node.splat(op.node.tensor_type(window, element), 1 / divisor);
   Value result = op.by_onnx("ConvTranspose", {Operand{gradient, {}, 0}, Operand{filter, {}, 0}}, 1, [&](onnx::NodeProto& node) {
                      NodeWriter::set(node, "strides", p.strides);
                      NodeWriter::set(node, "group", channels);
                    }).front();
   // The windows begin in the pads, and may end behind the input, or before its end.
   Extents extents = Op::extents_of(result);
-  SmallVector<int64_t> none(4, 0), behind(4, 0);
-  for (size_t i = 2; i < 4; ++i) {
+  SmallVector<int64_t> none(2 + spatial, 0), behind(2 + spatial, 0);
+  for (size_t i = 2; i < 2 + spatial; ++i) {
     const std::optional<int64_t> end = tx::static_extent(to[i]), reached = tx::static_extent(extents[i]);
     behind[i] = end && reached ? std::max<int64_t>(*end + p.pads[i - 2] - *reached, 0) : p.strides[i - 2] - 1;
     extents[i] = op.node.computed(sum(extents[i], op.constant(behind[i])));
   }
   if (behind != none) result = op.make<tx::PadOp>(op.node.tensor_type(extents, element), result, none, behind, llvm::APFloat(0.0));
-  for (size_t i = 2; i < 4; ++i) result = op.part(result, static_cast<int64_t>(i), p.pads[i - 2], to[i]);
+  for (size_t i = 2; i < 2 + spatial; ++i) result = op.part(result, static_cast<int64_t>(i), p.pads[i - 2], to[i]);
   op.set(op.node.reshape(op.converted(result, own), op.result_extents()));
 }
 
@@ -208,11 +208,13 @@ const Table& pooling_ops() {
       {"aten.adaptive_avg_pool1d.default", adaptive_average<1>},
       {"aten.avg_pool1d.default", average<1>},
       {"aten.avg_pool2d.default", average<2>},
-      {"aten.avg_pool2d_backward.default", average_backward},
+      {"aten.avg_pool2d_backward.default", average_backward<2>},
       {"aten.avg_pool3d.default", average<3>},
+      {"aten.avg_pool3d_backward.default", average_backward<3>},
       {"aten.max_pool2d_with_indices.default", largest<2>},
       {"aten.max_pool2d_with_indices_backward.default", largest_backward<2>},
       {"aten.max_pool3d_with_indices.default", largest<3>},
+      {"aten.max_pool3d_with_indices_backward.default", largest_backward<3>},
   };
   return table;
 }

@@ -68,6 +68,35 @@ void index_put(Op& op) {
   op.set(op.node.transpose(op.node.reshape(made, ordered), back));
 }
 
+// Slices of the source are added to those of self at these places of a dimension, or replace them.
+template <bool adds>
+void index_along(Op& op) {
+  Value x = op.tensor("self"), index = op.tensor("index"), source = op.tensor("source");
+  const int64_t rank = Op::rank_of(x);
+  if (rank == 0 || Op::rank_of(source) != rank) op.unsupported("it is not supported for numbers");
+  const Type own = Op::element_of(x);
+  if (adds && own.isInteger(1)) op.unsupported("bools are not added");
+  const int64_t axis = op.dimension(op.integer("dim"), rank);
+  expect_inside_from_zero(op.node, x, axis, index);
+  const bool is_narrow = adds && (own.isF16() || own.isBF16());
+  const Type element = is_narrow ? Type(op.builder.getF32Type()) : own;
+  SmallVector<int64_t> order{axis}, back;
+  for (int64_t i = 0; i < rank; ++i) {
+    if (i != axis) order.push_back(i);
+    back.push_back(i == axis ? 0 : i < axis ? i + 1 : i);
+  }
+  Value turned = op.node.transpose(op.converted(x, element), order);
+  const Extents extents = Op::extents_of(turned);
+  const AffineExpr width = op.node.count_of(ArrayRef<AffineExpr>(extents).drop_front()), count = op.node.count_of(Op::extents_of(index));
+  Value updates = op.node.reshape(op.node.transpose(op.converted(source, element), order), {count, width});
+  if (adds && op.number("alpha", 1) != 1)
+    updates = op.m.mul(updates, op.node.broadcast(op.value_of(op.term("alpha"), element), Op::extents_of(updates)));
+  Value places = op.node.reshape(op.converted(index, op.builder.getI64Type()), {count});
+  Value made = into_rows(op, op.node.reshape(turned, {extents[0], width}), places, updates,
+                         adds ? kind_of(op, tx::ReduceKind::sum) : tx::ReduceKindAttr());
+  op.set(op.node.transpose(op.node.reshape(made, extents), back));
+}
+
 // The gradient of embedding: rows are added at their indices, except for those of padding_idx.
 void embedding_backward(Op& op) {
   if (op.flag("scale_grad_by_freq")) op.unsupported("scale_grad_by_freq is not supported");
@@ -219,6 +248,8 @@ const Table& scatter_ops() {
   static const Table table = {
       {"aten._unsafe_index_put.default", index_put},
       {"aten.embedding_dense_backward.default", embedding_backward},
+      {"aten.index_add.default", index_along<true>},
+      {"aten.index_copy.default", index_along<false>},
       {"aten.index_put.default", index_put},
       {"aten.masked_scatter.default", masked_scatter},
       {"aten.scatter.reduce", scatter_reduce},

@@ -230,6 +230,28 @@ class Backend(unittest.TestCase):
         got, = torch.autograd.grad(self.compiled(lambda x: torch.det(x[:, :6]))(matrix), matrix)
         torch.testing.assert_close(got, wanted, rtol=1e-3, atol=1e-4)
 
+    def test_random_numbers_are_those_of_eager_mode_and_divide_no_module(self):
+        dropout = nn.functional.dropout
+        for name, function, modules in (
+                ("dropout", lambda x: dropout(dropout(x * 2, 0.3).sin() @ x.t(), 0.5), 1),
+                ("of a transposed tensor", lambda x: dropout((x * 2).t(), 0.3) + 1, 1),
+                ("like a tensor", lambda x: torch.rand_like(x * 2) + torch.randn_like((x * 3).t()).t() + torch.randint_like(x + 1, 9), 1),
+                ("other distributions", lambda x: nn.functional.gumbel_softmax(x * 2) + (x * 2).uniform_(-1, 1) + (x * 3).normal_(1, 2), 1),
+                ("in attention", lambda x: nn.functional.scaled_dot_product_attention(*[(x * i).view(1, 2, 3, 8) for i in (1, 2, 3)], dropout_p=0.3), 1),
+                # Those that need a result of a module come after it, and so do all later ones.
+                ("in order", lambda x: torch.bernoulli((torch.multinomial((x * 2).softmax(-1), 3).sum() * 0.01 * x).sigmoid()) + torch.rand(6, 8), 2)):
+            for dynamic in (False, True):
+                with self.subTest(name, dynamic=dynamic):
+                    torch._dynamo.reset()
+                    heddle.torch.clear()
+                    x = torch.randn(6, 8)
+                    torch.manual_seed(3)
+                    wanted, state = function(x), torch.get_rng_state()
+                    torch.manual_seed(3)
+                    torch.testing.assert_close(self.compiled(function, dynamic=dynamic)(x), wanted)
+                    self.assertTrue(torch.equal(torch.get_rng_state(), state))
+                    self.assertEqual([len(one.modules) for one in heddle.torch.graphs()], [modules])
+
     def test_an_argument_is_not_written_while_a_view_of_it_is_read(self):
         """The view is made in PyTorch, and read by the module that computes the new value."""
         def function(x, y):

@@ -78,6 +78,9 @@ def operators(x, y, positive, whole, image):
         f.conv2d(image, image[:, :, :3, :3], y[0, :1], stride=2, padding=1), f.conv_transpose2d(image, image[:, :, :2, :2].transpose(0, 1), stride=2),
         f.max_pool2d(image, 3, 2, 1, return_indices=True)[1], f.avg_pool2d(image, 2, divisor_override=3), f.avg_pool2d(image, 3, 2, 1),
         f.adaptive_avg_pool2d(image, 3), f.interpolate(image, scale_factor=2, mode="bilinear"), x.to(torch.float64) / 3, (x * 100).to(torch.int32), x.to(torch.bool),
+        whole << 2, 3 << whole, (-whole * 100).to(torch.int32) >> whole.to(torch.int32), -whole >> 70, whole.to(torch.uint8) >> 1, (-whole) ** 5,
+        x.index_add(1, whole[0], y, alpha=2), x.index_copy(0, whole[0, :1], y[:1]), torch.empty_permuted([2, 3], [1, 0]) * 0,
+        torch.ops.aten.avg_pool3d_backward(image, torch.cat([image, image], 2)[None, 0], [1, 2, 1], [1, 2, 1], [0, 0, 0], False, True, None),
     ]
 
 

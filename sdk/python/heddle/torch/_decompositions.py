@@ -2,6 +2,7 @@
 """How operators become those of compiler/import/aten_*.cpp: PyTorch's decompositions to Core ATen, and some more."""
 from __future__ import annotations
 
+import contextvars
 import functools
 from collections.abc import Iterator, Mapping
 from typing import Any, Callable
@@ -10,7 +11,7 @@ import torch
 from torch._decomp import core_aten_decompositions, get_decompositions
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from . import _optimizers
+from . import _composed, _optimizers, _text
 
 aten = torch.ops.aten
 
@@ -21,7 +22,7 @@ _MORE = [
     aten._fused_rms_norm, aten.native_dropout_backward, aten.hardtanh, aten.logcumsumexp, aten._adaptive_avg_pool2d,
 ]
 # The compiler has these as they are, with fewer nodes.
-_KEPT = [aten.embedding_dense_backward, aten.var_mean, aten._softmax_backward_data, aten._log_softmax_backward_data, aten.threshold_backward]
+_KEPT = [aten.embedding_dense_backward, aten.index_add, aten.index_copy, aten.var_mean, aten._softmax_backward_data, aten._log_softmax_backward_data, aten.threshold_backward]
 
 
 # Their decomposition gives other values than what the backward pass of the operator reads. attention_as_operators() avoids them.
@@ -55,6 +56,42 @@ def _diagonal_scatter(self: torch.Tensor, src: torch.Tensor, offset: int = 0, di
     return made.movedim((0, 1), (dim1, dim2))
 
 
+# Random operators that read nothing of their first argument but how it lies. They become those of memory that nothing was written to, so that PyTorch can
+# run them before a module computes the argument.
+_DRAWN_BY_LAYOUT = [aten.bernoulli.p, aten.exponential.default, aten.normal_functional.default, aten.rand_like.default, aten.randn_like.default,
+                    aten.randint_like.default, aten.randint_like.low_dtype, aten.uniform.default]
+_is_drawing = contextvars.ContextVar("heddle_is_drawing", default=False)
+
+
+def _drawn(draw: Callable[..., Any], x: torch.Tensor, *arguments: Any, element: torch.dtype | None = None, **options: Any) -> Any:
+    """What the random operator gives for a tensor that lies as x, with elements of x's type or of that one."""
+    if _is_drawing.get() or not _text.has_no_gaps(x):
+        return NotImplemented
+    blank = aten.empty_strided(x.shape, x.stride(), dtype=element or x.dtype, device=x.device)
+    token = _is_drawing.set(True)
+    try:
+        return draw(blank, *arguments, **options)
+    finally:
+        _is_drawing.reset(token)
+
+
+def _native_dropout(x: torch.Tensor, p: float, train: bool | None) -> Any:
+    """The mask is that of eager mode: on a CPU bernoulli draws it in the order of memory, on other devices a kernel of its own does."""
+    if train is False or p == 0:
+        return x.clone(), torch.ones_like(x, dtype=torch.bool)
+    if p == 1:
+        return torch.zeros_like(x), torch.zeros_like(x, dtype=torch.bool)
+    if x.device.type == "cpu":
+        order = _text.memory_order(x) or list(range(x.ndim))
+        mask = _drawn(aten.bernoulli.p, x.permute(order), 1 - p, element=torch.bool)
+        mask = mask if mask is NotImplemented else mask.permute([order.index(d) for d in range(x.ndim)])
+    elif (made := _drawn(aten.native_dropout.default, x, p, True)) is NotImplemented:
+        return NotImplemented
+    else:
+        mask = made[1]
+    return mask if mask is NotImplemented else (x * mask * (1 / (1 - p)), mask)
+
+
 @functools.lru_cache(maxsize=1)
 def decompositions() -> dict[Any, Callable[..., Any]]:
     table = dict(core_aten_decompositions())
@@ -66,6 +103,9 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     table[aten._weight_norm_interface_backward.default] = _weight_norm_backward
     table[aten.new_empty_strided.default] = _new_empty_strided
     table[aten.diagonal_scatter.default] = _diagonal_scatter
+    table[aten.native_dropout.default] = _native_dropout
+    table.update({draw: functools.partial(_drawn, draw) for draw in _DRAWN_BY_LAYOUT})
+    table.update(_composed.TABLE)
     table.update(_optimizers.decompositions())
     return table
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Which nodes of an FX graph become modules of Heddle, which run in PyTorch, and in which order.
 
-A node that Heddle supports is in the first piece in which all that it needs is known; nodes that run in PyTorch are between two pieces. Numbers of symbols
-(SymInts) are no nodes: they are computed from the arguments wherever they are needed.
+A node that Heddle supports is in the first piece in which all that it needs is known; nodes that run in PyTorch are before a piece, as early as they can,
+so that those that need no result of a module, such as random numbers, divide nothing. Numbers of symbols (SymInts) are no nodes: they are computed from the
+arguments wherever they are needed.
 """
 from __future__ import annotations
 
@@ -107,6 +108,13 @@ def _is_last_write(node: torch.fx.Node) -> bool:
             and bool(node.all_input_nodes) and node.args[0] is node.all_input_nodes[0] and node.args[0].op == "placeholder")
 
 
+def _has_order(node: torch.fx.Node) -> bool:
+    """Whether it has to stay behind the earlier nodes of this kind: it draws random numbers, or may do so."""
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return node.target is not operator.getitem
+    return node.target.namespace not in ("aten", "prims") or torch.Tag.nondeterministic_seeded in node.target.tags
+
+
 def make_plan(graph: torch.fx.Graph, device: torch.device, refused: dict[str, str], symbols: Symbols, visible: int = 0) -> Plan:
     """refused: the names of operators and nodes that the compiler does not take, and why. visible: how many of the first results the program sees."""
     calls = [node for node in graph.nodes if node.op not in ("placeholder", "get_attr", "output")]
@@ -140,14 +148,21 @@ def make_plan(graph: torch.fx.Graph, device: torch.device, refused: dict[str, st
 
     # Symbols of a piece have to be in the shapes of its inputs, as a dimension that is one symbol. What has no such input runs in PyTorch.
     level: dict[torch.fx.Node, int] = {}
+    in_order = 0
+    # What is made of numbers only, for nodes in PyTorch, is made there.
+    in_module -= {node for node in in_module if not any(map(_text.is_tensor, node.all_input_nodes)) and node.users and not any(
+        user in in_module or user is output or _is_update(user) for user in node.users)}
     for node in calls:
         if node in numbers:
             continue
-        least = 0
+        is_in_torch = node not in in_module
+        least = in_order if is_in_torch and _has_order(node) else 0
         for one in node.all_input_nodes:
             if one in level:
-                least = max(least, level[one] + (node in in_module and one not in in_module))
+                least = max(least, level[one] + (is_in_torch and one in in_module))
         level[node] = least
+        if is_in_torch and _has_order(node):
+            in_order = least
 
     last_views = _views_of_results(output, visible)
     wanted = [one for one in dict.fromkeys([*output.all_input_nodes, *(_text.memory_of(one) for one in last_views)]) if one in level and one not in last_views]
@@ -173,11 +188,11 @@ def make_plan(graph: torch.fx.Graph, device: torch.device, refused: dict[str, st
     steps: list[Piece | torch.fx.Node] = [node for node in calls if node in outside]
     last = max(level.values(), default=-1)
     for i in range(last + 1):
+        steps.extend(node for node in in_torch if level[node] == i)
         nodes = [node for node in calls if node in in_module and level.get(node) == i]
         piece = _piece(nodes, in_module, outside, set(wanted), level)
         if piece.outputs:
             steps.append(piece)
-        steps.extend(node for node in in_torch if level[node] == i)
     viewed = {_text.memory_of(node) for node in [*outside, *in_torch, *last_views]}  # what is written over one of them is seen by its views
     kept = viewed.union(wanted, *(node.all_input_nodes for node in writes))
     writes += [node for node in updates if not _is_made_in_place(node, steps, kept)]

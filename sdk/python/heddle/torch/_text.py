@@ -114,6 +114,22 @@ def memory_order(value: torch.Tensor | torch.SymFloat) -> list[int] | None:
     return None
 
 
+def has_no_gaps(value: torch.Tensor) -> bool:
+    """Whether its elements, in some order of dimensions, are all of a piece of memory, for the sizes at which it is traced."""
+    if value.layout != torch.strided or value.is_quantized:
+        return False
+    try:
+        pairs = [[one.node.hint if isinstance(one, torch.SymInt) else int(one) for one in pair] for pair in zip(value.stride(), value.shape)]
+    except Exception:  # an unbacked symbol has no hint
+        return False
+    expected = 1
+    for stride, size in sorted(pair for pair in pairs if pair[1] != 1):
+        if stride != expected:
+            return False
+        expected *= size
+    return True
+
+
 @dataclasses.dataclass
 class Arguments:
     """The arguments of a node by the names of its schema."""

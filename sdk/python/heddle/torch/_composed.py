@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Operators, most of them gradients, for which PyTorch has no decomposition, as operators that the compiler has. NotImplemented leaves one as it is."""
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+aten = torch.ops.aten
+
+
+def _computing(x: torch.Tensor) -> torch.Tensor:
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
+# ------------------------------------------------------------------------------------------------------ pools
+
+def _starts_and_ends(inputs: int, outputs: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """Of the windows of an adaptive pool."""
+    i = torch.arange(outputs, device=device)
+    return (i * inputs).div(outputs, rounding_mode="floor"), ((i + 1) * inputs + outputs - 1).div(outputs, rounding_mode="floor")
+
+
+def _averages(inputs: int, outputs: int, like: torch.Tensor) -> torch.Tensor:
+    """An adaptive average pool along one dimension as a matrix, [outputs, inputs]."""
+    starts, ends = (one[:, None] for one in _starts_and_ends(inputs, outputs, like.device))
+    place = torch.arange(inputs, device=like.device)
+    return ((place >= starts) & (place < ends)).to(like.dtype) / (ends - starts).to(like.dtype)
+
+
+def _along_last(x: torch.Tensor, matrices: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Each of the last dimensions multiplied by its matrix [to, from]."""
+    for i, matrix in enumerate(reversed(matrices)):
+        x = (x.transpose(-1, -1 - i) @ matrix.t()).transpose(-1, -1 - i)
+    return x
+
+
+def _is_even(large: Sequence[Any], small: Sequence[Any]) -> bool:
+    return all(not isinstance(a, int) or not isinstance(b, int) or b == 0 or a % b == 0 for a, b in zip(large, small))  # symbols, too, are left as they are
+
+
+def _adaptive_average(spatial: int) -> Callable[..., Any]:
+    def decomposed(x: torch.Tensor, output_size: Sequence[int]) -> Any:
+        inputs = x.shape[-spatial:]
+        if _is_even(inputs, output_size):
+            return NotImplemented
+        wide = _computing(x)
+        return _along_last(wide, [_averages(a, b, wide) for a, b in zip(inputs, output_size)]).to(x.dtype)
+
+    return decomposed
+
+
+def _adaptive_average_backward(spatial: int, has_even: bool) -> Callable[..., Any]:
+    def decomposed(gradient: torch.Tensor, x: torch.Tensor) -> Any:
+        inputs, outputs = x.shape[-spatial:], gradient.shape[-spatial:]
+        if not all(isinstance(one, int) for one in (*inputs, *outputs)) or (has_even and _is_even(inputs, outputs)):
+            return NotImplemented
+        wide = _computing(gradient)
+        return _along_last(wide, [_averages(a, b, wide).t() for a, b in zip(inputs, outputs)]).to(x.dtype)
+
+    return decomposed
+
+
+def _adaptive_max_pool2d(x: torch.Tensor, output_size: Sequence[int]) -> Any:
+    inputs = x.shape[-2:]
+    if not all(isinstance(one, int) and one > 0 for one in (*inputs, *output_size)):
+        return NotImplemented
+    if _is_even(inputs, output_size):
+        window = [a // b for a, b in zip(inputs, output_size)]
+        return aten.max_pool2d_with_indices(x, window, window)
+    # The last element of a window is repeated, so that all windows have one size.
+    places = []
+    for a, b in zip(inputs, output_size):
+        starts, ends = _starts_and_ends(a, b, x.device)
+        size = max((i * a + a + b - 1) // b - i * a // b for i in range(b))
+        places.append(torch.minimum(starts[:, None] + torch.arange(size, device=x.device), ends[:, None] - 1))
+    rows, columns = places
+    windows = x[..., rows[:, :, None, None], columns].transpose(-3, -2).flatten(-2)  # [.., out, out, tall * wide]
+    values, found = windows.max(-1)
+    flat = (rows[:, None, :, None] * inputs[1] + columns[None, :, None, :]).flatten(-2)  # [out, out, tall * wide]
+    return values, flat.expand(*found.shape, flat.shape[-1]).gather(-1, found[..., None])[..., 0]
+
+
+def _adaptive_max_pool2d_backward(gradient: torch.Tensor, x: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
+    made = torch.zeros_like(x).flatten(-2).scatter_add(-1, indices.flatten(-2), gradient.flatten(-2))
+    return made.view(x.shape)
+
+
+def _max_unpool(spatial: int) -> Callable[..., Any]:
+    """By scatter, which checks its indices as the operator does."""
+    def decomposed(x: torch.Tensor, indices: torch.Tensor, output_size: Sequence[int], *window: Any) -> Any:
+        count = math.prod(output_size)
+        blank = x.new_zeros([*x.shape[:-spatial], count])
+        made = blank.scatter(-1, indices.flatten(-spatial), x.flatten(-spatial))
+        return made.view([*x.shape[:-spatial], *output_size])
+
+    return decomposed
+
+
+# ------------------------------------------------------------------------------------------- padding and views
+
+def _replication_pad_backward(gradient: torch.Tensor, x: torch.Tensor, padding: Sequence[int]) -> torch.Tensor:
+    """What goes to the elements of an edge is added up, dimension by dimension."""
+    made = _computing(gradient)
+    for i in range(len(padding) // 2):
+        axis, extent = x.ndim - 1 - i, x.shape[x.ndim - 1 - i]
+        places = (torch.arange(made.shape[axis], device=x.device) - padding[2 * i]).clamp(0, extent - 1)
+        shape = [*made.shape[:axis], extent, *made.shape[axis + 1:]]
+        made = made.new_zeros(shape).index_add(axis, places, made)
+    return made.to(gradient.dtype)
+
+
+def _index_fill(x: torch.Tensor, dimension: int, index: torch.Tensor, value: Any) -> Any:
+    """By index_put, in which a negative index counts from the end, too."""
+    if x.ndim == 0:
+        return NotImplemented
+    value = value.to(x.dtype) if isinstance(value, torch.Tensor) else torch.full((), value, dtype=x.dtype, device=x.device)
+    return aten.index_put(x, [None] * (dimension % x.ndim) + [index], value)
+
+
+def _unfold(x: torch.Tensor, dimension: int, size: int, step: int) -> Any:
+    if x.ndim == 0 or not isinstance(x.shape[dimension], int):
+        return NotImplemented
+    axis, count = dimension % x.ndim, (x.shape[dimension] - size) // step + 1
+    places = torch.arange(count, device=x.device)[:, None] * step + torch.arange(size, device=x.device)
+    return x.index_select(axis, places.flatten()).unflatten(axis, (count, size)).movedim(axis + 1, -1)
+
+
+# ------------------------------------------------------------------------------------------------------ products
+
+def _trilinear(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, expand1: Sequence[int], expand2: Sequence[int], expand3: Sequence[int],
+               sumdim: Sequence[int], unroll_dim: int = 1) -> torch.Tensor:
+    values = []
+    for one, dimensions in ((a, expand1), (b, expand2), (c, expand3)):
+        for d in sorted(dimensions):
+            one = one.unsqueeze(d)
+        values.append(one)
+    return (values[0] * values[1] * values[2]).sum(list(sumdim))
+
+
+def _distances(a: torch.Tensor, b: torch.Tensor, p: float, compute_mode: int | None) -> torch.Tensor:
+    rows = max(a.shape[-2], b.shape[-2])
+    if p == 2 and compute_mode != 2 and (compute_mode == 1 or (isinstance(rows, int) and rows > 25)):
+        squares = (a * a).sum(-1)[..., :, None] + (b * b).sum(-1)[..., None, :] - 2 * (a @ b.mT)
+        return squares.clamp_min(0).sqrt()
+    return torch.linalg.vector_norm(a[..., :, None, :] - b[..., None, :, :], p, -1)
+
+
+def _distances_backward(gradient: torch.Tensor, a: torch.Tensor, b: torch.Tensor, p: float, distances: torch.Tensor) -> torch.Tensor:
+    """By a."""
+    apart = a[..., :, None, :] - b[..., None, :, :]
+    gradient, distances = gradient[..., None], distances[..., None]
+    if p == 0:
+        return torch.zeros_like(a)
+    if p == 1:
+        slope = gradient * apart.sign()
+    elif math.isinf(p):
+        slope = gradient * apart.sign() * (apart.abs() == distances)
+    else:
+        slope = torch.where((distances == 0) | (apart == 0), 0, gradient * apart.sign() * (apart.abs() / distances) ** (p - 1))
+    return slope.sum(-2)
+
+
+# ---------------------------------------------------------------------------------------------------- attention
+
+def _attention(query: torch.Tensor, embed_dim: int, heads: int, qkv_weight: torch.Tensor, qkv_bias: torch.Tensor, proj_weight: torch.Tensor,
+               proj_bias: torch.Tensor, mask: torch.Tensor | None, mask_type: int | None) -> torch.Tensor:
+    """Self-attention, batch first. Where the mask is not 0, nothing is looked at; by its type it is [length, length], [batch, length] or
+    [batch, heads, length, length]."""
+    batch, length = query.shape[0], query.shape[1]
+    q, k, v = (one.reshape(batch, length, heads, embed_dim // heads).transpose(1, 2)
+               for one in torch.nn.functional.linear(query, qkv_weight, qkv_bias).chunk(3, -1))
+    scores = q @ k.mT / math.sqrt(embed_dim // heads)
+    if mask is not None:
+        scores = scores.masked_fill((mask[:, None, None, :] if mask_type == 1 else mask) != 0, -math.inf)
+    weights = aten._softmax(scores, -1, False)
+    return torch.nn.functional.linear((weights @ v).transpose(1, 2).reshape(batch, length, embed_dim), proj_weight, proj_bias)
+
+
+def _encoder_layer(src: torch.Tensor, embed_dim: int, num_heads: int, qkv_weight: torch.Tensor, qkv_bias: torch.Tensor, proj_weight: torch.Tensor,
+                   proj_bias: torch.Tensor, use_gelu: bool, norm_first: bool, eps: float, norm_weight_1: torch.Tensor, norm_bias_1: torch.Tensor,
+                   norm_weight_2: torch.Tensor, norm_bias_2: torch.Tensor, ffn_weight_1: torch.Tensor, ffn_bias_1: torch.Tensor,
+                   ffn_weight_2: torch.Tensor, ffn_bias_2: torch.Tensor, mask: torch.Tensor | None = None, mask_type: int | None = None) -> Any:
+    """The fast path of nn.TransformerEncoderLayer."""
+    if src.is_nested or src.ndim != 3:
+        return NotImplemented
+    linear = torch.nn.functional.linear
+
+    def norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        made: torch.Tensor = aten.native_layer_norm(x, [embed_dim], weight, bias, eps)[0]
+        return made
+
+    def feed_forward(x: torch.Tensor) -> torch.Tensor:
+        inner = linear(x, ffn_weight_1, ffn_bias_1)
+        return linear(aten.gelu(inner) if use_gelu else inner.relu(), ffn_weight_2, ffn_bias_2)
+
+    def attend(x: torch.Tensor) -> torch.Tensor:
+        return _attention(x, embed_dim, num_heads, qkv_weight, qkv_bias, proj_weight, proj_bias, mask, mask_type)
+
+    if norm_first:
+        x = src + attend(norm(src, norm_weight_1, norm_bias_1))
+        return x + feed_forward(norm(x, norm_weight_2, norm_bias_2))
+    x = norm(src + attend(src), norm_weight_1, norm_bias_1)
+    return norm(x + feed_forward(x), norm_weight_2, norm_bias_2)
+
+
+def _multi_head_attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, embed_dim: int, num_head: int, qkv_weight: torch.Tensor,
+                          qkv_bias: torch.Tensor, proj_weight: torch.Tensor, proj_bias: torch.Tensor, mask: torch.Tensor | None = None,
+                          need_weights: bool = True, average_attn_weights: bool = True, mask_type: int | None = None) -> Any:
+    """The fast path of nn.MultiheadAttention, without weights as a result."""
+    if need_weights or query is not key or key is not value or query.is_nested or query.ndim != 3:
+        return NotImplemented
+    return _attention(query, embed_dim, num_head, qkv_weight, qkv_bias, proj_weight, proj_bias, mask, mask_type), query.new_empty([0])
+
+
+TABLE: dict[Any, Callable[..., Any]] = {
+    aten._adaptive_avg_pool2d_backward.default: _adaptive_average_backward(2, has_even=True),
+    aten._adaptive_avg_pool3d.default: _adaptive_average(3),
+    aten._adaptive_avg_pool3d_backward.default: _adaptive_average_backward(3, has_even=False),
+    aten._cdist_backward.default: _distances_backward,
+    aten._cdist_forward.default: _distances,
+    aten._native_multi_head_attention.default: _multi_head_attention,
+    aten._transformer_encoder_layer_fwd.default: _encoder_layer,
+    aten._trilinear.default: _trilinear,
+    aten.adaptive_max_pool2d.default: _adaptive_max_pool2d,
+    aten.adaptive_max_pool2d_backward.default: _adaptive_max_pool2d_backward,
+    aten.index_fill.int_Scalar: _index_fill,
+    aten.index_fill.int_Tensor: _index_fill,
+    aten.max_unpool2d.default: _max_unpool(2),
+    aten.max_unpool3d.default: _max_unpool(3),
+    aten.replication_pad1d_backward.default: _replication_pad_backward,
+    aten.replication_pad2d_backward.default: _replication_pad_backward,
+    aten.replication_pad3d_backward.default: _replication_pad_backward,
+    aten.unfold.default: _unfold,
+}
