@@ -106,6 +106,18 @@ class Portable(HeddleTestCase):
                 self.assert_clear_error(ran)
                 self.assertIn("limit", ran.stderr)
 
+    def test_a_tensor_without_elements(self):
+        """No place is in it, so all of the result is what is outside, as on the CPU."""
+        value = helper.make_tensor_value_info
+        graph = helper.make_graph([helper.make_node("Pad", ["x", "pads", "value"], ["y"])], "pad", [value("x", TensorProto.FLOAT, [0, 3])],
+                                  [value("y", TensorProto.FLOAT, [3, 3])],
+                                  [helper.make_tensor("pads", TensorProto.INT64, [4], [1, 0, 2, 0]), helper.make_tensor("value", TensorProto.FLOAT, [], [1.5])])
+        path, got = self.folder / "pad.onnx", self.folder / "cpu.npy"
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+        self.check(path, {"x": np.zeros((0, 3), np.float32)})
+        self.succeed("run", self.compile(path), "--input", f"x=@{self.folder / '0.npy'}", "--output", f"@{got}")
+        np.testing.assert_array_equal(np.load(got), np.full((3, 3), 1.5, np.float32))
+
     def test_kernels_of_the_driver(self):
         """Products and convolutions run on the driver's kernel, and reports say so, before the first call too; the rest is interpreted."""
         feeds = {"image": np.random.default_rng(7).random((5, 1, 8, 8), dtype=np.float32)}
