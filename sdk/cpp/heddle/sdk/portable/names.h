@@ -36,8 +36,8 @@ struct NameCheck {
 //               that were made up: as f64, to nine digits. That is evidence, and no proof
 //   kDisagrees  the op's operands, attributes and result do not fit each other; or there is an index and an input for which the output has another
 //               value by the names than by the nodes, and this op is the first whose value the nodes do not have, or the output is named as an input
-//   kUnknown    the op is none of ops.h, or of another version; it is not in the graph of the outputs; what it is computed from is unknown or
-//               disagrees; or the comparison takes too long
+//   kUnknown    the op is none of ops.h, or of another version, or a constant whose name says no value; it is not in the graph of the outputs; what it
+//               is computed from is unknown or disagrees; or the comparison takes too long
 // All ops of ops.h are known; of `blocks`, those of GGUF: Q4_0, Q8_0, Q4_K, Q5_K and Q6_K. Work is bounded, whatever the kernel: memory stays below
 // 1 GiB, and it takes at most a few seconds.
 std::vector<NameCheck> check_names(const Kernel& kernel, const std::vector<int64_t>& symbols);
