@@ -27,19 +27,20 @@ def tearDownModule():
 @unittest.skipIf(torch is None, "PyTorch is not installed; tools/dev/setup --torch installs it")
 class Composed(unittest.TestCase):
     def check(self, function, *arguments, dynamic=None):
-        """Results, and the gradients of arguments that are floats, of which none runs in PyTorch."""
+        """Results, and the gradients of arguments that are floats, of which none runs in PyTorch. The function gives a tensor or a list."""
         torch._dynamo.reset()
         heddle.torch.clear()
         found = []
         for one in (function, torch.compile(function, backend=heddle.torch.backend, fullgraph=True, dynamic=dynamic)):
             given = [x.clone().requires_grad_(x.is_floating_point()) for x in arguments]
-            y = one(*given)
-            if y.requires_grad:
-                torch.sin(y).sum().backward()
-            found.append([y.detach(), *(x.grad for x in given if x.grad is not None)])
+            results = one(*given)
+            results = results if isinstance(results, list) else [results]
+            if results[0].requires_grad:
+                sum(torch.sin(y).sum() for y in results).backward()
+            found.append([*(y.detach() for y in results), *(x.grad for x in given if x.grad is not None)])
         self.assertEqual(len(found[0]), len(found[1]))
-        for eager, ours in zip(*found):
-            torch.testing.assert_close(ours, eager, rtol=1e-4, atol=1e-5)
+        for i, (eager, ours) in enumerate(zip(*found)):
+            torch.testing.assert_close(ours, eager, rtol=1e-4, atol=1e-5, msg=lambda text: f"result {i}: {text}")
         self.assertEqual([one.operator for graph in heddle.torch.graphs() for one in graph.fallbacks], [])
 
     def setUp(self):
@@ -47,62 +48,72 @@ class Composed(unittest.TestCase):
 
     def test_pools(self):
         f = nn.functional
-        image, volume = torch.randn(2, 4, 9, 11), torch.randn(2, 3, 5, 6, 7)
 
-        def pooled_and_back(x):
+        def of_images(x):
             values, places = f.max_pool2d(x, 2, return_indices=True)
-            return f.max_unpool2d(values, places, 2)
+            made = [f.max_unpool2d(values, places, 2, output_size=x.shape[2:]), f.adaptive_avg_pool1d(x[0], 5)]
+            for size in ((3, 4), (2, 5), (9, 11), (20, 1)):
+                made += [f.adaptive_avg_pool2d(x, size), f.adaptive_max_pool2d(x, size)]
+            return made
 
-        for size in ((3, 4), (2, 5), (9, 11), (20, 1)):
-            with self.subTest(size):
-                self.check(lambda x: f.adaptive_avg_pool2d(x, size), image)
-                self.check(lambda x: f.adaptive_max_pool2d(x, size), image)
-        self.check(lambda x: f.adaptive_avg_pool1d(x, 5), image[0])
-        self.check(lambda x: f.adaptive_avg_pool3d(x, (2, 4, 3)), volume)
-        self.check(lambda x: f.avg_pool3d(x, 2, padding=1), volume)
-        self.check(lambda x: f.max_pool3d(x, 2), volume)
-        self.check(pooled_and_back, torch.randn(2, 4, 8, 8))
+        self.check(of_images, torch.randn(2, 4, 9, 11))
+        self.check(lambda x: [f.adaptive_avg_pool3d(x, (2, 4, 3)), f.avg_pool3d(x, 2, padding=1), f.max_pool3d(x, 2)], torch.randn(2, 3, 5, 6, 7))
 
     def test_padding_and_views(self):
-        image = torch.randn(2, 3, 4, 5)
-        self.check(lambda x: nn.functional.pad(x, (2, 1, 0, 3), mode="replicate"), image)
-        self.check(lambda x: nn.functional.pad(x, (2, 0), mode="replicate"), image[0])
-        self.check(lambda x: x.unfold(1, 3, 2).unfold(0, 2, 1) * 2, torch.randn(4, 8))
+        pad = nn.functional.pad
+        self.check(lambda x: [pad(x, (2, 1, 0, 3), mode="replicate"), pad(x[0], (2, 0), mode="replicate"), x.unfold(2, 3, 1).unfold(0, 2, 1) * 2],
+                   torch.randn(2, 3, 4, 5))
 
     def test_products(self):
-        for rows in (4, 30):  # more than 25 are multiplied
-            for p in (0.0, 1.0, 2.0, 3.0, float("inf")):
-                with self.subTest(rows=rows, p=p):
-                    self.check(lambda a, b: torch.cdist(a, b, p), torch.randn(2, 5, 3), torch.randn(2, rows, 3))
-        self.check(lambda a, b, w: nn.functional.bilinear(a, b, w), torch.randn(6, 4), torch.randn(6, 5), torch.randn(3, 4, 5))
+        def distances(a, b, c):
+            return [torch.cdist(a, other, p) for other in (b, c) for p in (0.0, 1.0, 2.0, 3.0, float("inf"))] + [torch.pdist(a[0], p) for p in (1.0, 2.0)]
+
+        self.check(distances, torch.randn(2, 5, 3), torch.randn(2, 4, 3), torch.randn(2, 30, 3))  # 25 and more rows are multiplied
+        self.check(nn.functional.bilinear, torch.randn(6, 4), torch.randn(6, 5), torch.randn(3, 4, 5))
+
+    def test_embeddings(self):
+        f, offsets = nn.functional, torch.tensor([0, 2, 2, 6])  # the second bag is empty
+
+        def bags(weight, each, index, offsets):
+            return [f.embedding_bag(index, weight, offsets), f.embedding_bag(index, weight, offsets, mode="sum", padding_idx=3),
+                    f.embedding_bag(index, weight, offsets, mode="sum", per_sample_weights=each),
+                    f.embedding_bag(index, weight, torch.cat([offsets, offsets.new_tensor([7])]), include_last_offset=True, padding_idx=1),
+                    f.embedding_bag(index.view(1, 7), weight), f.embedding(index, weight, 3, scale_grad_by_freq=True)]
+
+        self.check(bags, torch.randn(9, 4), torch.randn(7), torch.tensor([1, 3, 3, 8, 1, 0, 3]), offsets)
 
     def test_fast_paths_of_attention(self):
         x, causal, padding = torch.randn(2, 5, 16), torch.ones(5, 5).triu(1).bool(), torch.arange(5) > torch.tensor([[2], [4]])
-        for options in ({}, {"norm_first": True, "activation": "gelu"}):
-            layer = nn.TransformerEncoderLayer(16, 4, 32, batch_first=True, **options).eval()
-            for masks in ({}, {"src_mask": causal}, {"src_key_padding_mask": padding}, {"src_mask": causal, "src_key_padding_mask": padding}):
-                with self.subTest(options, **masks), torch.no_grad(), warnings.catch_warnings():
-                    warnings.simplefilter("ignore")
-                    for dynamic in (False, True):
-                        self.check(lambda one: layer(one.detach(), **masks), x, dynamic=dynamic)
+        layers = [nn.TransformerEncoderLayer(16, 4, 32, batch_first=True, **options).eval() for options in ({}, {"norm_first": True, "activation": "gelu"})]
         attention = nn.MultiheadAttention(16, 4, batch_first=True).eval()
-        with torch.no_grad():
-            self.check(lambda one: attention(*[one.detach()] * 3, need_weights=False)[0], x)
+
+        def all_ways(x):
+            x = x.detach()
+            masks = ({}, {"src_mask": causal}, {"src_key_padding_mask": padding}, {"src_mask": causal, "src_key_padding_mask": padding})
+            return [layer(x, **one) for layer in layers for one in masks] + [attention(x, x, x, need_weights=False)[0]]
+
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for dynamic in (False, True):
+                self.check(all_ways, x, dynamic=dynamic)
 
     def test_shifts_and_powers(self):
+        def function(a, b):
+            return [a << b, a >> b, a << 3, a >> 2, 2 << b, 100 >> b, a ** 3, a ** 0]
+
         for kind in (torch.uint8, torch.int8, torch.int32, torch.int64):
             a = torch.tensor([0, 1, 7, 100, 127] + ([-1, -100, -128] if kind.is_signed else []), dtype=kind)
-            b = torch.tensor([0, 1, 3, 7, 9, 40, 64, 5][:len(a)], dtype=kind)
             with self.subTest(kind):
-                self.check(lambda a, b: torch.stack([a << b, a >> b, a << 3, a >> 2, 2 << b, 100 >> b, a ** 3, a ** 0]), a, b)
-        self.check(lambda a: torch.stack([a << 70, a >> 70, a << -1, a >> -1]), torch.tensor([5, -5]))
+                self.check(function, a, torch.tensor([0, 1, 3, 7, 9, 40, 64, 5][:len(a)], dtype=kind))
+        self.check(lambda a: [a << 70, a >> 70, a << -1, a >> -1], torch.tensor([5, -5]))
 
     def test_slices_at_indices(self):
+        def function(x, source, index):
+            return [x.index_add(1, index, source, alpha=2), x.index_copy(1, index[1:], source[:, 1:]), x.index_fill(0, index - 4, 3.0)]
+
         x, source, index = torch.randn(5, 6, 2), torch.randn(5, 3, 2), torch.tensor([4, 0, 4])
-        self.check(lambda x, source, index: x.index_add(1, index, source, alpha=2), x, source, index)
+        self.check(function, x, source, index)
         self.check(lambda x, source, index: x.index_add(-2, index, source), (x * 9).int(), (source * 9).int(), index)
-        self.check(lambda x, source, index: x.index_copy(1, index[1:], source[:, 1:]), x, source, index)
-        self.check(lambda x, index: x.index_fill(0, index - 4, 3.0), x, index)
 
     def test_indices_outside_of_a_tensor(self):
         def unpooled(x, index):

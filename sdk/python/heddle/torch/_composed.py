@@ -148,19 +148,95 @@ def _distances(a: torch.Tensor, b: torch.Tensor, p: float, compute_mode: int | N
     return torch.linalg.vector_norm(a[..., :, None, :] - b[..., None, :, :], p, -1)
 
 
-def _distances_backward(gradient: torch.Tensor, a: torch.Tensor, b: torch.Tensor, p: float, distances: torch.Tensor) -> torch.Tensor:
-    """By a."""
-    apart = a[..., :, None, :] - b[..., None, :, :]
+def _slope(gradient: torch.Tensor, apart: torch.Tensor, distances: torch.Tensor, p: float) -> torch.Tensor:
+    """The gradient by each component of the difference of two points, of which their distance is the norm."""
     gradient, distances = gradient[..., None], distances[..., None]
     if p == 0:
-        return torch.zeros_like(a)
+        return torch.zeros_like(apart)
     if p == 1:
-        slope = gradient * apart.sign()
-    elif math.isinf(p):
-        slope = gradient * apart.sign() * (apart.abs() == distances)
-    else:
-        slope = torch.where((distances == 0) | (apart == 0), 0, gradient * apart.sign() * (apart.abs() / distances) ** (p - 1))
-    return slope.sum(-2)
+        return gradient * apart.sign()
+    if math.isinf(p):
+        return gradient * apart.sign() * (apart.abs() == distances)
+    return torch.where((distances == 0) | (apart == 0), 0, gradient * apart.sign() * (apart.abs() / distances) ** (p - 1))
+
+
+def _distances_backward(gradient: torch.Tensor, a: torch.Tensor, b: torch.Tensor, p: float, distances: torch.Tensor) -> torch.Tensor:
+    """By a."""
+    return _slope(gradient, a[..., :, None, :] - b[..., None, :, :], distances, p).sum(-2)
+
+
+def _distances_of_pairs(x: torch.Tensor, p: float = 2) -> Any:
+    if not isinstance(x.shape[0], int):
+        return NotImplemented
+    i, j = torch.triu_indices(x.shape[0], x.shape[0], 1, device=x.device).unbind()
+    return torch.linalg.vector_norm(x[i] - x[j], p, -1)
+
+
+def _distances_of_pairs_backward(gradient: torch.Tensor, x: torch.Tensor, p: float, distances: torch.Tensor) -> Any:
+    if not isinstance(x.shape[0], int):
+        return NotImplemented
+    i, j = torch.triu_indices(x.shape[0], x.shape[0], 1, device=x.device).unbind()
+    slope = _slope(gradient, x[i] - x[j], distances, p)
+    return torch.zeros_like(x).index_add(0, i, slope).index_add(0, j, -slope)
+
+
+# --------------------------------------------------------------------------------------------------- embeddings
+
+_SUM, _MEAN = 0, 1  # modes of embedding_bag; the third, max, is left to PyTorch
+
+
+def _per_row(values: torch.Tensor, indices: torch.Tensor, padding_idx: int) -> torch.Tensor:
+    """[n, width], with zeros for padding."""
+    return values if padding_idx < 0 else values.masked_fill((indices == padding_idx)[:, None], 0)
+
+
+def _embedding_dense_backward(gradient: torch.Tensor, indices: torch.Tensor, num_weights: Any, padding_idx: int, scale_grad_by_freq: bool) -> Any:
+    if not scale_grad_by_freq:
+        return NotImplemented
+    flat, wide = indices.flatten(), _computing(gradient)
+    rows = _per_row(wide.reshape(-1, wide.shape[-1]), flat, padding_idx)
+    rows = rows / rows.new_zeros([num_weights]).index_add(0, flat, torch.ones_like(flat, dtype=rows.dtype))[flat][:, None]
+    return rows.new_zeros([num_weights, rows.shape[1]]).index_add(0, flat, rows).to(gradient.dtype)
+
+
+def _embedding_bag(weight: torch.Tensor, indices: torch.Tensor, offsets: torch.Tensor, scale_grad_by_freq: bool = False, mode: int = _SUM,
+                   sparse: bool = False, per_sample_weights: torch.Tensor | None = None, include_last_offset: bool = False,
+                   padding_idx: int = -1) -> Any:
+    if mode not in (_SUM, _MEAN) or sparse:
+        return NotImplemented
+    count = indices.shape[0]
+    starts = offsets[:-1] if include_last_offset else offsets
+    # A bag more at each start of one. Without a bag that starts at 0, an index is negative, which index_add refuses.
+    bag = offsets.new_zeros([count + 1]).index_add(0, starts, torch.ones_like(starts)).cumsum(0)[:count] - 1
+    rows = _computing(weight[indices])
+    if per_sample_weights is not None:
+        rows = rows * per_sample_weights[:, None]
+    counted = torch.ones_like(indices) if padding_idx < 0 else (indices != padding_idx).to(indices.dtype)
+    sizes = offsets.new_zeros([starts.shape[0]]).index_add(0, bag, counted.to(offsets.dtype))
+    made = rows.new_zeros([starts.shape[0], weight.shape[1]]).index_add(0, bag, _per_row(rows, indices, padding_idx))
+    if mode == _MEAN:
+        made = made / sizes.clamp_min(1)[:, None]
+    return made.to(weight.dtype), bag, sizes, sizes.new_empty([0])
+
+
+def _embedding_bag_backward(gradient: torch.Tensor, indices: torch.Tensor, offsets: torch.Tensor, offset2bag: torch.Tensor, bag_size: torch.Tensor,
+                            maximum_indices: torch.Tensor, num_weights: Any, scale_grad_by_freq: bool, mode: int, sparse: bool,
+                            per_sample_weights: torch.Tensor | None, padding_idx: int = -1) -> Any:
+    if mode not in (_SUM, _MEAN) or sparse or scale_grad_by_freq:
+        return NotImplemented
+    wide = _computing(gradient)
+    rows = (wide / bag_size.clamp_min(1)[:, None] if mode == _MEAN else wide)[offset2bag]
+    if per_sample_weights is not None:
+        rows = rows * per_sample_weights[:, None]
+    rows = _per_row(rows, indices, padding_idx)
+    return rows.new_zeros([num_weights, rows.shape[1]]).index_add(0, indices, rows).to(gradient.dtype)
+
+
+def _embedding_bag_per_sample_weights_backward(gradient: torch.Tensor, weight: torch.Tensor, indices: torch.Tensor, offsets: torch.Tensor,
+                                               offset2bag: torch.Tensor, mode: int, padding_idx: int = -1) -> Any:
+    if mode != _SUM:
+        return NotImplemented
+    return _per_row(gradient[offset2bag] * weight[indices], indices, padding_idx).sum(1)
 
 
 # ---------------------------------------------------------------------------------------------------- attention
@@ -221,11 +297,18 @@ TABLE: dict[Any, Callable[..., Any]] = {
     aten._adaptive_avg_pool3d_backward.default: _adaptive_average_backward(3, has_even=False),
     aten._cdist_backward.default: _distances_backward,
     aten._cdist_forward.default: _distances,
+    aten._embedding_bag.default: _embedding_bag,
+    aten._embedding_bag_backward.default: _embedding_bag_backward,
+    aten._embedding_bag_forward_only.default: _embedding_bag,
+    aten._embedding_bag_per_sample_weights_backward.default: _embedding_bag_per_sample_weights_backward,
     aten._native_multi_head_attention.default: _multi_head_attention,
+    aten._pdist_backward.default: _distances_of_pairs_backward,
+    aten._pdist_forward.default: _distances_of_pairs,
     aten._transformer_encoder_layer_fwd.default: _encoder_layer,
     aten._trilinear.default: _trilinear,
     aten.adaptive_max_pool2d.default: _adaptive_max_pool2d,
     aten.adaptive_max_pool2d_backward.default: _adaptive_max_pool2d_backward,
+    aten.embedding_dense_backward.default: _embedding_dense_backward,
     aten.index_fill.int_Scalar: _index_fill,
     aten.index_fill.int_Tensor: _index_fill,
     aten.max_unpool2d.default: _max_unpool(2),

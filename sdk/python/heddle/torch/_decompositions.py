@@ -19,7 +19,7 @@ aten = torch.ops.aten
 _MORE = [
     aten._native_batch_norm_legit, aten._native_batch_norm_legit_functional, aten._native_batch_norm_legit.no_stats, aten.native_batch_norm,
     aten.native_group_norm, aten.grid_sampler_2d, aten.upsample_bilinear2d, aten.upsample_nearest2d, aten.addcmul, aten.addcdiv, aten.linalg_vector_norm,
-    aten._fused_rms_norm, aten.native_dropout_backward, aten.hardtanh, aten.logcumsumexp, aten._adaptive_avg_pool2d,
+    aten._fused_rms_norm, aten.native_dropout_backward, aten.hardtanh, aten.logcumsumexp, aten._adaptive_avg_pool2d, aten.triu_indices,
 ]
 # The compiler has these as they are, with fewer nodes.
 _KEPT = [aten.embedding_dense_backward, aten.index_add, aten.index_copy, aten.var_mean, aten._softmax_backward_data, aten._log_softmax_backward_data, aten.threshold_backward]
