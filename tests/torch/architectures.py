@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Networks of transformers and of images under torch.compile: results and gradients against those in f64, fallbacks, and the time beside Inductor's.
 
-    architectures.py [NAME ...] [--full] [--device cpu] [--type f32] [--backend heddle] [--no-gradients] [--time] [--rounds 10] [--jobs 1]
-                     [--seconds 3600] [--inductor-mode default] [--list]
+    architectures.py [NAME ...] [--full] [--one-size] [--device cpu] [--type f32] [--backend heddle] [--no-gradients] [--time] [--rounds 10]
+                     [--jobs 1] [--seconds 3600] [--inductor-mode default] [--list]
 
 Each network runs in a process of its own, for two sizes, in evaluation mode. The results of the compiled network, and the gradients of all parameters
 for a random direction, are held against the same network in f64 on the same device: wrong is what is more than ten times as far from it as PyTorch's
 eager mode in f32, and more than 1e-5 of the largest number; for a gradient, of the largest one of that parameter, or of a thousandth of the largest
-of all, since some are zero but for rounding. With --time, calls for inference are timed in turns with eager mode and with Inductor; with --full as
-well, all calls are of one size. The networks of tests/networks, some more, and those of networks_with_breaks.py, which must have breaks; needs torch
-and transformers.
+of all, since some are zero but for rounding. Where a ReLU's argument is rounded to the other side of zero, a gradient changes by far more than
+rounding; so if one is wrong by that measure, eager mode is what is farthest away of three ways in which it adds up. With --time, calls for inference are timed in turns with eager mode and with Inductor. With --full and
+--time or --one-size, all calls are of one size. The networks of tests/networks, some more, and those of networks_with_breaks.py, which must have
+breaks; needs torch and transformers.
 """
 import argparse
 import contextlib
@@ -36,29 +37,34 @@ def more_networks():
     import text
     import transformers as t
 
-    def of(kind, config, result="last_hidden_state", **more):
+    def of(kind, config, result="last_hidden_state", usual=None, **more):
         def made(full):
-            return text.of_tokens(kind(config(**({} if full else {**text.TINY, **more}))), [result], full)
+            return text.of_tokens(kind(config(**((usual or {}) if full else {**text.TINY, **more}))), [result], full)
         return made
+
+    # By default these two have 20 and 8.5 billion parameters. Here they have the shapes of Pythia 160M and, since no Gemma of the first version is
+    # as small, of Gemma 3 270M.
+    pythia = {"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072, "vocab_size": 50304, "use_cache": False}
+    gemma = {"hidden_size": 640, "num_hidden_layers": 18, "num_attention_heads": 4, "num_key_value_heads": 1, "head_dim": 256, "intermediate_size": 2048,
+             "vocab_size": 262144, "use_cache": False}
 
     return {"roberta": of(t.RobertaModel, t.RobertaConfig, pad_token_id=1), "albert": of(t.AlbertModel, t.AlbertConfig, embedding_size=32),
             "electra": of(t.ElectraModel, t.ElectraConfig, embedding_size=32), "mpnet": of(t.MPNetModel, t.MPNetConfig),
             "opt": of(t.OPTForCausalLM, t.OPTConfig, "logits", ffn_dim=128, word_embed_proj_dim=64, use_cache=False),
-            "gpt_neox": of(t.GPTNeoXForCausalLM, t.GPTNeoXConfig, "logits", use_cache=False),
-            "gemma": of(t.GemmaForCausalLM, t.GemmaConfig, "logits", num_key_value_heads=2, head_dim=16, use_cache=False)}
+            "gpt_neox": of(t.GPTNeoXForCausalLM, t.GPTNeoXConfig, "logits", pythia, use_cache=False),
+            "gemma": of(t.GemmaForCausalLM, t.GemmaConfig, "logits", gemma, num_key_value_heads=2, head_dim=16, use_cache=False)}
 
 
 TYPES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
 
 
-def far(got, wanted, eager, least=1e-30):
-    """(error, error of eager mode), each relative to the largest number, or to `least` if that is more."""
-    scale = max(float(wanted.abs().max()), least)
-    return tuple(float((one.detach().double() - wanted).abs().max()) / scale for one in (got, eager))
+def far(got, wanted, least=1e-30):
+    """The largest error, relative to the largest number, or to `least` if that is more."""
+    return float((got.detach().double() - wanted).abs().max()) / max(float(wanted.abs().max()), least)
 
 
 def worst(pairs):
-    """The pair that is wrong by most, and how many are wrong."""
+    """The pair of an error and that of eager mode that is wrong by most, and how many are wrong."""
     pairs = list(pairs)
     wrong = sum(error > max(10 * eager, 1e-5) or error != error for error, eager in pairs)
     return max(pairs, key=lambda pair: pair[0] if pair[0] == pair[0] else float("inf"), default=(0.0, 0.0)), wrong
@@ -97,26 +103,41 @@ def child(arguments):
     def inputs_of(sizes):
         return [one.to(kind) if one.is_floating_point() else one for one in network.inputs_of(sizes, torch.Generator().manual_seed(7))]
 
+    def gradients_of(model, given):
+        results = [one for one in tuple_of(model(*given)) if one.requires_grad]
+        directions = [torch.randn(one.shape, generator=torch.Generator().manual_seed(3), dtype=torch.float32).to(one.device, one.dtype) for one in results]
+        return torch.autograd.grad(results, parameters(exact if model is exact else network.model), directions, allow_unused=True)
+
+    def reordered(given):
+        """Gradients of eager mode that adds up in other orders."""
+        yield gradients_of(network.model, [one.contiguous(memory_format=torch.channels_last) if one.dim() == 4 else one for one in given])
+        with torch.backends.mkldnn.flags(enabled=False), torch.backends.cudnn.flags(enabled=False):
+            yield gradients_of(network.model, given)
+
     forward, backward = [], []
-    one_size = arguments.time and arguments.full
+    one_size = arguments.full and (arguments.time or arguments.one_size)
     for sizes in network.calls[-1:] if one_size else network.calls[:2]:
         inputs = [one.to(arguments.device) for one in inputs_of(sizes)]
         doubled = [one.double() if one.is_floating_point() else one for one in inputs]
         with torch.no_grad():
-            forward += map(far, *map(tuple_of, (compiled(*inputs), exact(*doubled), network.model(*inputs))))
+            got, right, eager = map(tuple_of, (compiled(*inputs), exact(*doubled), network.model(*inputs)))
+        forward += zip(map(far, got, right), map(far, eager, right), strict=True)
         if arguments.no_gradients:
             continue
-        gradients = []
-        for model, given in ((compiled, inputs), (exact, doubled), (network.model, inputs)):
-            results = [one for one in tuple_of(model(*given)) if one.requires_grad]
-            directions = [torch.randn(one.shape, generator=torch.Generator().manual_seed(3), dtype=torch.float32).to(one.device, one.dtype) for one in results]
-            gradients.append(torch.autograd.grad(results, parameters(exact if model is exact else network.model), directions, allow_unused=True))
-        least = 1e-3 * max(float(one.abs().max()) for one in gradients[1] if one is not None)  # some gradients are zero but for rounding
-        for got, wanted, eager in zip(*gradients, strict=True):
-            if wanted is not None:
-                backward.append(far(got, wanted, eager, least))
+        wanted = gradients_of(exact, doubled)
+        least = 1e-3 * max(float(one.abs().max()) for one in wanted if one is not None)  # some gradients are zero but for rounding
+
+        def errors(gradients, wanted=wanted, least=least):
+            return [far(got, one, least) for got, one in zip(gradients, wanted, strict=True) if one is not None]
+
+        found = errors(gradients_of(compiled, inputs))
+        eager = errors(gradients_of(network.model, inputs))
+        if worst(zip(found, eager, strict=True))[1]:
+            eager = [max(one) for one in zip(eager, *map(errors, reordered(inputs)), strict=True)]
+        backward += zip(found, eager, strict=True)
     graphs = heddle.torch.graphs()
-    found = {"forward": worst(forward), "backward": worst(backward), "graphs": len(graphs), "nodes": sum(graph.nodes for graph in graphs),
+    report = {"forward": worst(forward), "backward": worst(backward), "graphs": len(graphs), "nodes": sum(graph.nodes for graph in graphs),
+             "modules": sum(len(graph.modules) for graph in graphs),
              "fallbacks": [f"{one.operator}: {one.reason}" for graph in graphs for one in graph.fallbacks], "seconds": sum(graph.seconds for graph in graphs),
              "breaks": breaks()}
     if arguments.time:
@@ -140,8 +161,8 @@ def child(arguments):
             call()
         print("READY", flush=True)
         sys.stdin.readline()  # until the networks before have been timed
-        found["times"] = turns.measure(contenders, arguments.rounds, 0.1)
-    print("FOUND " + json.dumps(found))
+        report["times"] = turns.measure(contenders, arguments.rounds, 0.1)
+    print("FOUND " + json.dumps(report))
 
 
 def run(names, given, seconds):
@@ -168,6 +189,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--full", action="store_true", help="networks of their usual sizes")
+    parser.add_argument("--one-size", action="store_true", help="with --full: all calls are of one size, so that graphs are static")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--type", default="f32", choices=sorted(TYPES), help="of parameters and inputs")
     parser.add_argument("--backend", default="heddle")
@@ -212,12 +234,12 @@ def main():
         times = found.get("times", {})
         if times:
             ratios.append(turns.ratio(times, "heddle", "inductor"))
-        rows.append([name, result, *texts, f"{found['graphs']} ({found['breaks']})", f"{len(found['fallbacks'])} of {found['nodes']}",
+        rows.append([name, result, *texts, f"{found['graphs']}, {found['modules']} ({found['breaks']})", f"{len(found['fallbacks'])} of {found['nodes']}",
                      ", ".join(f"{turns.milliseconds(one)}" for one in times.values()), f"{ratios[-1]:.2f}" if times else ""])
         print(f"{name}: {result}, {rows[-1][5]} nodes in PyTorch {sorted(set(found['fallbacks']))}, compiled in {found['seconds']:.1f} s"
               + (f", {rows[-1][6]} ms, ratio {rows[-1][7]}" if times else ""), file=sys.stderr, flush=True)
     print(f"{turns.machine()}; {right} of {len(names)} right; {fallbacks} of {nodes} nodes run in PyTorch\n")
-    print(turns.table(["network", "", "results (eager)", "gradients (eager)", "graphs (breaks)", "in PyTorch", "ms: Heddle, eager, Inductor", "Heddle / Inductor"], rows))
+    print(turns.table(["network", "", "results (eager)", "gradients (eager)", "graphs, modules (breaks)", "in PyTorch", "ms: Heddle, eager, Inductor", "Heddle / Inductor"], rows))
     if ratios:
         print(f"\ngeometric mean {statistics.geometric_mean(ratios):.2f}")
     return 0 if right == len(names) else 1

@@ -5,20 +5,18 @@ from network import Network
 from torch import nn
 from torch.nn import functional as f
 
-WIDTH = 32
 
-
-def block(width=WIDTH):
+def block(width):
     return nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width))
 
 
 class EarlyExit(nn.Module):
     """Ends at the first layer that is sure enough: a branch that depends on data."""
 
-    def __init__(self):
+    def __init__(self, width):
         super().__init__()
-        self.layers = nn.ModuleList(block() for _ in range(4))
-        self.head = nn.Linear(WIDTH, 5)
+        self.layers = nn.ModuleList(block(width) for _ in range(4))
+        self.head = nn.Linear(width, 5)
 
     def stage(self, x, i):
         x = x + self.layers[i](x)
@@ -35,9 +33,9 @@ class EarlyExit(nn.Module):
 class Rescaled(nn.Module):
     """Divides by a norm that it reads with item(), and prints it."""
 
-    def __init__(self):
+    def __init__(self, width):
         super().__init__()
-        self.first, self.second = block(), block()
+        self.first, self.second = block(width), block(width)
 
     def forward(self, x):
         x = x + self.first(x)
@@ -49,10 +47,10 @@ class Rescaled(nn.Module):
 class Routed(nn.Module):
     """A mixture of experts, each of which gets the tokens that chose it: extents that depend on data."""
 
-    def __init__(self):
+    def __init__(self, width):
         super().__init__()
-        self.gate = nn.Linear(WIDTH, 4)
-        self.experts = nn.ModuleList(block() for _ in range(4))
+        self.gate = nn.Linear(width, 4)
+        self.experts = nn.ModuleList(block(width) for _ in range(4))
 
     def route(self, tokens):
         return f.softmax(self.gate(tokens), -1).topk(2, -1)
@@ -62,7 +60,7 @@ class Routed(nn.Module):
         return result.index_add(0, token, self.experts[i](tokens[token]) * weights[token, rank, None])
 
     def forward(self, x):
-        tokens = x.reshape(-1, WIDTH)
+        tokens = x.reshape(-1, x.shape[-1])
         weights, chosen = self.route(tokens)
         result = torch.zeros_like(tokens)
         for i in range(len(self.experts)):
@@ -73,9 +71,9 @@ class Routed(nn.Module):
 class Generated(nn.Module):
     """Chooses the next token by the last one until it chooses the end, as a loop of generation does."""
 
-    def __init__(self):
+    def __init__(self, width):
         super().__init__()
-        self.embedding, self.cell, self.head = nn.Embedding(50, WIDTH), nn.GRUCell(WIDTH, WIDTH), nn.Linear(WIDTH, 50)
+        self.embedding, self.cell, self.head = nn.Embedding(50, width), nn.GRUCell(width, width), nn.Linear(width, 50)
 
     def step(self, token, state):
         state = self.cell(self.embedding(token), state)
@@ -107,9 +105,9 @@ class Straight(torch.autograd.Function):
 class Quantized(nn.Module):
     """An autograd function of the user's, and a hook that halves a gradient."""
 
-    def __init__(self):
+    def __init__(self, width):
         super().__init__()
-        self.first, self.second = block(), block()
+        self.first, self.second = block(width), block(width)
 
     def forward(self, x):
         x = x + self.first(x)
@@ -122,9 +120,9 @@ class Quantized(nn.Module):
 class Counted(nn.Module):
     """Calls Python that Dynamo does not trace, with values of the network."""
 
-    def __init__(self):
+    def __init__(self, width):
         super().__init__()
-        self.first, self.second = block(), block()
+        self.first, self.second = block(width), block(width)
         self.seen = []
 
     @torch._dynamo.disable
@@ -138,12 +136,15 @@ class Counted(nn.Module):
 
 def networks():
     def made(kind):
-        def inputs_of(sizes, generator):
-            return [torch.randn(sizes["batch"], sizes["length"], WIDTH, generator=generator)]
-
         def network(full):
+            width = 512 if full else 32
+
+            def inputs_of(sizes, generator):
+                return [torch.randn(sizes["batch"], sizes["length"], width, generator=generator)]
+
             symbols = {"x": {0: "batch", 1: "length"}}
-            return Network(kind(), ["x"], ["y"], symbols, [{"batch": 3, "length": 7}, {"batch": 2, "length": 5}], inputs_of)
+            calls = [{"batch": 2, "length": 96}, {"batch": 1, "length": 128}] if full else [{"batch": 3, "length": 7}, {"batch": 2, "length": 5}]
+            return Network(kind(width), ["x"], ["y"], symbols, calls, inputs_of)
 
         return network
 
