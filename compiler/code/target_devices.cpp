@@ -98,4 +98,9 @@ int64_t TargetDevices::results_at_once(llvm::StringRef family) const {
   return target ? target->results_at_once() : 1;
 }
 
+int64_t TargetDevices::neighbors_at_once(llvm::StringRef family) const {
+  const targets::Target* target = target_of(family);
+  return target ? target->neighbors_at_once() : 1;
+}
+
 }  // namespace heddle::compiler

@@ -36,6 +36,7 @@ class TargetDevices final : public passes::Devices {
   bool prefers_winograd(llvm::StringRef family, tx::ConvOp conv) const override;
   bool reads_behind_contraction(llvm::StringRef family, tx::BroadcastOp broadcast) const override;
   int64_t results_at_once(llvm::StringRef family) const override;
+  int64_t neighbors_at_once(llvm::StringRef family) const override;
 
  private:
   const targets::Target* target_of(llvm::StringRef family) const;

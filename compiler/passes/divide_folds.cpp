@@ -46,13 +46,22 @@ int64_t count_of(ArrayRef<int64_t> extents) {
   return count;
 }
 
-// How the reduction is divided; nothing if it is not.
-std::optional<Division> division_of(tx::ReduceOp reduce, int64_t enough) {
+// How many workers compute the results: those behind the last reduced dimension are neighbors in memory.
+int64_t workers_of(tx::ReduceOp reduce, int64_t results, int64_t neighbors) {
+  ArrayRef<int64_t> extents = tx::tensor(reduce.getInput()).getShape();
+  int64_t last = -1;
+  for (int64_t axis : reduce.getAxes()) last = std::max(last, axis);
+  int64_t row = count_of(extents.drop_front(static_cast<size_t>(last + 1)));
+  return results / row * ((row + neighbors - 1) / neighbors);
+}
+
+// How the reduction is divided, for a device that `enough` workers keep busy, each with that many `neighbors`; nothing if it is not.
+std::optional<Division> division_of(tx::ReduceOp reduce, int64_t enough, int64_t neighbors) {
   RankedTensorType input = tx::tensor(reduce.getInput()), result = tx::tensor(reduce.getResult());
   if (!input.hasStaticShape() || input.getNumElements() == 0) return std::nullopt;
   bool is_integer_mean = reduce.getKind() == tx::ReduceKind::mean && !llvm::isa<FloatType>(input.getElementType());
-  int64_t results = count_of(result.getShape()), reduced = input.getNumElements() / results;
-  int64_t most = std::min(enough / results, reduced / smallest_part);
+  int64_t workers = workers_of(reduce, count_of(result.getShape()), neighbors);
+  int64_t most = std::min(enough / workers, input.getNumElements() / workers / smallest_part);
   if (most < 2 || is_integer_mean) return std::nullopt;
   std::optional<Division> best;
   for (int64_t axis : reduce.getAxes()) {
@@ -123,7 +132,8 @@ struct DivideFolds : PassWrapper<DivideFolds, OperationPass<func::FuncOp>> {
     for (Operation& op : llvm::make_early_inc_range(getOperation().getBody().front())) {
       auto reduce = llvm::dyn_cast<tx::ReduceOp>(op);
       if (!reduce) continue;
-      auto division = division_of(reduce, devices->results_at_once(tx::family_of(module, slots.of_or_default(&op))));
+      StringRef family = tx::family_of(module, slots.of_or_default(&op));
+      auto division = division_of(reduce, devices->results_at_once(family), devices->neighbors_at_once(family));
       if (division) rewrite(reduce, *division);
     }
   }

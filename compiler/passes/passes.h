@@ -38,6 +38,8 @@ class Devices {
   virtual bool reads_behind_contraction(llvm::StringRef family, tx::BroadcastOp broadcast) const = 0;
   // How many results of reductions keep the whole device busy, if each is computed by one worker.
   virtual int64_t results_at_once(llvm::StringRef family) const = 0;
+  // How many results that are neighbors in memory one worker computes together, if the elements of each are apart from each other.
+  virtual int64_t neighbors_at_once(llvm::StringRef family) const = 0;
 };
 
 std::unique_ptr<mlir::Pass> settle_alternatives();

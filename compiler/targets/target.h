@@ -40,6 +40,8 @@ class Target {
   virtual bool reads_behind_contraction(tx::BroadcastOp) const { return true; }
   // How many results of reductions keep the whole device busy, if a core or a workgroup computes each.
   virtual int64_t results_at_once() const { return 1; }
+  // How many neighbors in memory one of them computes together, where the elements of each result are apart from each other.
+  virtual int64_t neighbors_at_once() const { return 1; }
 
   // Whether a strategy other than the generic one takes the region. `why_not`, if not null, gets the reason.
   bool has_own_kernel(tx::DispatchOp region, std::string* why_not = nullptr) const;

@@ -44,7 +44,6 @@ AffineExpr RowSpace::rows() const {
 
 RowTiling RowTiling::make(RowSpace space, double ns_per_element) {
   constexpr double block_ns = 4000;
-  constexpr int64_t longest_vector_run = 128;  // a multiple of every vector and stretch
   RowTiling tiling;
   tiling.space = space;
   int64_t elements = static_cast<int64_t>(std::clamp(block_ns / ns_per_element, 1.0, 32768.0));

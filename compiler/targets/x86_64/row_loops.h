@@ -10,6 +10,9 @@
 
 namespace heddle::targets::x86_64 {
 
+// Elements: parts of a row that is divided are multiples of it, and it is a multiple of every vector and stretch.
+inline constexpr int64_t longest_vector_run = 128;
+
 // An index space: outer dimensions, walked one index at a time, and the inner extent.
 struct RowSpace {
   llvm::SmallVector<mlir::AffineExpr> outer;

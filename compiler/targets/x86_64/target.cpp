@@ -5,6 +5,7 @@
 #include "compiler/targets/x86_64/image.h"
 #include "compiler/targets/x86_64/kernel_builder.h"
 #include "compiler/targets/x86_64/lower.h"
+#include "compiler/targets/x86_64/row_loops.h"
 #include "compiler/targets/x86_64/strategies.h"
 #include "compiler/targets/x86_64/x86_64.h"
 
@@ -73,6 +74,7 @@ class X86Target final : public Target {
   bool prefers_winograd(tx::ConvOp conv) const override { return x86_64::prefers_winograd(conv); }
   bool reads_behind_contraction(tx::BroadcastOp broadcast) const override { return Epilogue::takes(broadcast); }
   int64_t results_at_once() const override { return 16; }
+  int64_t neighbors_at_once() const override { return longest_vector_run; }
 
   FailureOr<std::vector<char>> generate(ModuleOp unit) const override { return lower_to_object(unit, level_); }
 

@@ -40,6 +40,20 @@ func.func @mean(%x: tensor<256x4x512xf16>, %row: tensor<512xf16>) -> tensor<4xf1
 
 // -----
 
+// A CPU computes 128 neighbors at a time, so 200 of them need eight parts each.
+// CHECK-LABEL: @columns
+// CHECK: %[[PARTS:.*]] = tx.reshape %arg0 : tensor<768x48x200xf32> -> tensor<8x96x48x200xf32>
+// CHECK: %[[SUMS:.*]] = tx.reduce sum %[[PARTS]] {axes = array<i64: 1, 2>} : tensor<8x96x48x200xf32> -> tensor<8x200xf32>
+// CHECK: tx.reduce sum %[[SUMS]] {axes = array<i64: 0>} : tensor<8x200xf32> -> tensor<200xf32>
+module attributes {tx.families = ["cpu"]} {
+func.func @columns(%x: tensor<768x48x200xf32>) -> tensor<200xf32> {
+  %0 = tx.reduce sum %x {axes = array<i64: 0, 1>} : tensor<768x48x200xf32> -> tensor<200xf32>
+  return %0 : tensor<200xf32>
+}
+}
+
+// -----
+
 // Too short to be worth it, of enough results, of a number of elements that nothing divides, of integers whose mean is truncated, of unknown length.
 // CHECK-LABEL: @whole
 // CHECK-NOT: tx.reshape
