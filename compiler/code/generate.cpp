@@ -83,7 +83,7 @@ class Generator {
  private:
   module::Status plan() {
     std::vector<targets::Plans> chosen;
-    std::vector<mlir::AffineExpr> workspaces;
+    std::vector<std::optional<targets::Workspace>> workspaces;
     for (const Kernel& kernel : family_.kernels.all()) {
       tx::DispatchOp region = kernel.region;
       if (kernel.binding_count > passes::most_bindings) {  // a region that heddle-form-dispatches did not form

@@ -62,7 +62,7 @@ void Kernels::add(ModuleOp model, StringRef family, llvm::function_ref<bool(tx::
   });
 }
 
-void Kernels::plan(std::vector<targets::Plans> plans, ArrayRef<AffineExpr> workspaces) {
+void Kernels::plan(std::vector<targets::Plans> plans, ArrayRef<std::optional<targets::Workspace>> workspaces) {
   std::vector<Kernel> planned;
   for (auto [index, kernel, its_plans] : llvm::enumerate(kernels_, plans)) {
     if (!workspaces.empty()) kernel.workspace = workspaces[index];

@@ -3,10 +3,12 @@
 // generation, named in the host programs afterwards. Knows targets only through their interface.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "compiler/targets/target.h"
+#include "compiler/targets/workspace.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/StringMap.h"
 
@@ -17,9 +19,8 @@ struct Kernel {
   std::string symbol;
   std::string text;  // the region's, without names and locations
   uint32_t binding_count = 0;
-  uint32_t symbol_count = 0;  // constants: one int64 per symbol of the function
-  // Bytes of a binding after the region's own, for what a call computes in between; null: there is none.
-  mlir::AffineExpr workspace = {};
+  uint32_t symbol_count = 0;                    // constants: one int64 per symbol of the function
+  std::optional<targets::Workspace> workspace;  // a binding after the region's own
   targets::KernelPlan plan;
 };
 
@@ -51,7 +52,7 @@ class Kernels {
   // Called once, when all are added. plans: for the kernels so far, in order; the last plan of each has no guards. One without `workgroups` repeats the
   // choice of an earlier one, and is for calls in which the region's other kernel runs.
   // workspaces: likewise, what Kernel::workspace becomes; or none.
-  void plan(std::vector<targets::Plans> plans, llvm::ArrayRef<mlir::AffineExpr> workspaces = {});
+  void plan(std::vector<targets::Plans> plans, llvm::ArrayRef<std::optional<targets::Workspace>> workspaces = {});
 
   // After plan(): the name of a kernel in code that others made.
   void rename(uint32_t kernel, std::string symbol) { kernels_[kernel].symbol = std::move(symbol); }

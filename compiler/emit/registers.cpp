@@ -68,6 +68,14 @@ uint32_t Registers::least(uint32_t left, uint32_t right) {
   return emit_computed(module_format::Op::Min, left, right);
 }
 
+uint32_t Registers::sum(uint32_t left, uint32_t right) {
+  return emit_computed(module_format::Op::Add, left, right);
+}
+
+uint32_t Registers::product(uint32_t left, uint32_t right) {
+  return emit_computed(module_format::Op::Mul, left, right);
+}
+
 uint32_t Registers::equal(uint32_t left, uint32_t right) {
   return emit_computed(module_format::Op::Equal, left, right);
 }

@@ -35,6 +35,8 @@ class Registers {
   uint32_t equal(uint32_t left, uint32_t right);
   // The smaller one of the two.
   uint32_t least(uint32_t left, uint32_t right);
+  uint32_t sum(uint32_t left, uint32_t right);
+  uint32_t product(uint32_t left, uint32_t right);
   // Refuses the call with that message if the register is 0, before anything requested later is computed.
   void check(uint32_t condition, uint32_t message);
   // Extent `dim` of that result is the register.

@@ -60,7 +60,12 @@ void Scheduler::bind(mf::DispatchSiteT& site, ValueRange inputs, ValueRange outp
 
 void Scheduler::bind_workspace(const Kernel& kernel, mf::DispatchSiteT& site) {
   if (!kernel.workspace) return;
-  const uint32_t value = add_transient(registers_.value_of(kernel.workspace));
+  uint32_t bytes = registers_.value_of(kernel.workspace->bytes);
+  for (const targets::Workspace::OfThreads& each : kernel.workspace->threads) {
+    const uint32_t threads = registers_.least(registers_.value_of(each.most), registers_.compute_units(site.slot));
+    bytes = registers_.sum(bytes, registers_.product(threads, registers_.value_of(each.bytes)));
+  }
+  const uint32_t value = add_transient(bytes);
   site.bindings.emplace_back(value, whole, whole, write);
   site.binding_types.emplace_back(HEDDLE_TYPE_UNDEFINED, 0);
   if (site.binding_pitches) site.binding_pitches->all.push_back(0);

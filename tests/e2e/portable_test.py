@@ -11,7 +11,7 @@ import unittest
 import numpy as np
 import onnx
 import onnxruntime
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from heddle_command import DIGITS, HeddleTestCase, REPOSITORY, TEST_ALL, TIMEOUT_S, environment, heddle, heddle_path
 import light  # found through heddle_command
@@ -77,28 +77,51 @@ class Portable(HeddleTestCase):
         value = helper.make_tensor_value_info
         graph = helper.make_graph([helper.make_node("Softmax", ["x"], ["y"], axis=-1)], "softmax", [value("x", TensorProto.FLOAT, ["n", "n"])],
                                   [value("y", TensorProto.FLOAT, ["n", "n"])])
-        path, n = self.folder / "softmax.onnx", 1000
+        between = 1000 * 1000 * 4 + 2 * 4032  # the matrix, and two vectors in multiples of 64 bytes
+        self.check_arena(graph, (1000, 1000), [("streams:0", {}, between), ("sample:0", {"host_access": "false"}, between), ("sample:0", {}, between)])
+
+    def test_lines_of_sorts(self):
+        """Each thread keeps a line with its order in the arena, if it is long. Other devices have one compute unit."""
+        value = helper.make_tensor_value_info
+
+        def graph(rows, n):
+            return helper.make_graph([helper.make_node("TopK", ["x", "k"], ["y", "i"], axis=-1)], "sort", [value("x", TensorProto.FLOAT, [rows, n])],
+                                     [value("y", TensorProto.FLOAT, [rows, 10]), value("i", TensorProto.INT64, [rows, 10])],
+                                     [numpy_helper.from_array(np.array([10], np.int64), "k")])
+
+        line = 20000 * (4 + 8 + 8)
+        for rows, n in ((3, 20000), ("rows", "n")):
+            self.check_arena(graph(rows, n), (3, 20000), [("sample:0", {"threads": 1}, line), ("sample:0", {"threads": 8}, 3 * line), ("streams:0", {}, line),
+                                                          ("sample:0", {"threads": 2}, 2 * line)])
+        self.check_arena(graph(3, 1000), (3, 1000), [("sample:0", {"threads": 8}, 0)])
+
+    def check_arena(self, graph, shape, cases):
+        """That results are right, and that the arena of a call has as many bytes as each case says: in the plan, in the device's pool, and for a limit."""
+        path = self.folder / "model.onnx"
         onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
-        x = np.random.default_rng(5).standard_normal((n, n), np.float32)
-        between = n * n * 4 + 2 * 4032  # the matrix, and two vectors in multiples of 64 bytes
-        for device, options in (("sample:0", {}), ("sample:0", {"host_access": "false"}), ("streams:0", {})):
+        x = np.random.default_rng(5).standard_normal(shape, np.float32)
+        module = self.folder / "model.heddle"
+        given = [each.dim_param for each in graph.input[0].type.tensor_type.shape.dim]
+        dims = [part for name, extent in dict(zip(given, shape)).items() if name for part in ("--dim", f"{name}={extent}")]
+        run = ("run", module, "--input", f"x=f32[{shape[0]},{shape[1]}]=1", "--device")
+        for device, options, expected in cases:
             with self.subTest(device=device, options=options):
                 self.check(path, {"x": x}, device=device, **options)
-                module = self.folder / "softmax.heddle"
                 environment = self.with_options(options)
-                shown = self.succeed("explain", module, "--memory", "--format", "json", "--device", device, "--dim", f"n={n}", extra_environment=environment)
+                shown = self.succeed("explain", module, "--memory", "--format", "json", "--device", device, *dims, extra_environment=environment)
                 (place,) = json.loads(shown.stdout)["memory"][0]["programs"][0]["calls"][0]["places"]
-                self.assertEqual(place["arena"], between)
-                text = self.succeed("run", module, "--input", f"x=f32[{n},{n}]=1", "--device", device, "--statistics", extra_environment=environment).stderr
+                self.assertEqual(place["arena"], expected)
+                text = self.succeed(*run, device, "--statistics", extra_environment=environment).stderr
                 (found,) = [each for each in json.loads(text[text.index("{"):text.rindex("}") + 1])["devices"] if each["device"] == device]
                 held = {holder["owner"]: holder["requested"] for holder in found["pool"]["holders"]}
-                self.assertEqual((held["intermediate values"], found["pool"]["requested"]), (between, place["total"]))
-        # A limit that is just enough, and one below.
+                self.assertEqual((held.get("intermediate values", 0), found["pool"]["requested"]), (expected, place["total"]))
+        # For the last case, a limit that is just enough, and one below.
         config = self.folder / "heddle.toml"
         for limit, code in ((place["total"], 0), (place["total"] - 1, None)):
-            config.write_text('interpreted = "allow"\n[device.limited]\ndriver = "org.example.sample"\nselect = { ordinal = 0 }\n'
+            config.write_text('interpreted = "allow"\n[driver."org.example.sample"]\n' + "".join(f"{name} = {value}\n" for name, value in options.items()) +
+                              '[device.limited]\ndriver = "org.example.sample"\nselect = { ordinal = 0 }\n'
                               f'[device.limited.allocator]\nplugin = "heddle.limit"\nlimit = {limit}\nover = {{ plugin = "heddle.system" }}\n')
-            ran = heddle("run", module, "--input", f"x=f32[{n},{n}]=1", "--device", "limited", extra_environment=environment)
+            ran = heddle(*run, "limited", extra_environment=environment)
             if code == 0:
                 self.assertEqual(ran.code, 0, str(ran))
             else:

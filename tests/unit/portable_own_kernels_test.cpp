@@ -159,14 +159,15 @@ class Plain final : public portable::OwnKernels {
   }
 };
 
-std::vector<float> run(const portable::Program& program, portable::Program::Used* used, std::string* error) {
+std::vector<float> run(const portable::Program& program, portable::Program::Used* used, std::string* error,
+                       const portable::Limits& limits = {}) {
   std::vector<uint64_t> bytes;
   EXPECT_TRUE(program.binding_bytes(nullptr, 0, &bytes, error)) << *error;
   std::vector<std::vector<float>> values;
   std::vector<portable::Memory> bindings;
   for (size_t i = 0; i < bytes.size(); ++i) values.push_back(random(bytes[i] / sizeof(float), static_cast<uint32_t>(i)));
   for (auto& each : values) bindings.push_back({reinterpret_cast<char*>(each.data()), each.size() * sizeof(float)});
-  if (!program.run(bindings, nullptr, 0, error, {}, nullptr, used)) return {};
+  if (!program.run(bindings, nullptr, 0, error, limits, nullptr, used)) return {};
   return values.back();
 }
 
@@ -201,6 +202,13 @@ TEST(PortableOwnKernels, TakenNodesComputeTheSame) {
   EXPECT_EQ(used.own, 1u);
   EXPECT_EQ(used.interpreted, 0u);
   for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], expected[i], 1e-5) << i;
+  // Results take the place of their sums, so a call needs only what the kernel asks for.
+  portable::Limits limits;
+  limits.memory_bytes = 256;
+  EXPECT_EQ(run(program, &used, &error, limits), got) << error;
+  limits.memory_bytes = 255;
+  EXPECT_TRUE(run(program, &used, &error, limits).empty());
+  EXPECT_EQ(error, "node 0: kernel 'plain' needs 256 bytes, and sums of 0, and a call may take 255");
 
   own->fails = true;
   EXPECT_TRUE(run(program, &used, &error).empty());

@@ -4,6 +4,7 @@
 
 #include "compiler/targets/portable/encode.h"
 #include "heddle/code.h"
+#include "heddle/sdk/portable/interpreter.h"
 
 using namespace mlir;
 
@@ -104,25 +105,50 @@ SmallVector<AffineExpr> expressions_of(const sdk::portable::Kernel& kernel, MLIR
 
 }  // namespace
 
-AffineExpr portable_workspace(tx::DispatchOp region) {
-  sdk::portable::Kernel kernel;
+std::optional<Workspace> portable_workspace(tx::DispatchOp region) {
+  namespace portable = sdk::portable;
+  portable::Kernel kernel;
   std::string reason;
   auto staged = stages_of(region, reason);
   if (region.getAlternativeAttr() || failed(staged) || !encode(*staged->module->getOps<func::FuncOp>().begin(), kernel, reason)) return {};
   const size_t bindings = kernel.inputs + kernel.outputs;
-  if (kernel.tensors.size() == bindings || bindings == sdk::portable::kMostBindings) return {};
+  if (bindings == portable::kMostBindings || !portable::verify(&kernel, &reason)) return {};
   MLIRContext* context = region.getContext();
   const SmallVector<AffineExpr> known = expressions_of(kernel, context);
-  constexpr auto alignment = static_cast<int64_t>(sdk::portable::kWorkspaceAlignment);
-  AffineExpr sum = getAffineConstantExpr(0, context);
-  for (const sdk::portable::Tensor& tensor : ArrayRef(kernel.tensors).drop_front(bindings)) {
-    sdk::portable::Scalar scalar = {};
-    sdk::portable::scalar_of(tensor.type, &scalar);
-    AffineExpr bytes = getAffineConstantExpr(sdk::portable::bytes_of(scalar), context);
-    for (uint32_t extent : tensor.extents) bytes = bytes * known[extent];
-    sum = sum + bytes.ceilDiv(alignment) * alignment;
+  constexpr auto alignment = static_cast<int64_t>(portable::kWorkspaceAlignment);
+  auto product = [&](int64_t bytes, ArrayRef<uint32_t> extents) {
+    AffineExpr made = getAffineConstantExpr(bytes, context);
+    for (uint32_t extent : extents) made = made * known[extent];
+    return made;
+  };
+  auto rounded_up = [&](AffineExpr bytes) { return bytes.ceilDiv(alignment) * alignment; };
+  Workspace out = {getAffineConstantExpr(0, context), {}};
+  for (const portable::Tensor& tensor : ArrayRef(kernel.tensors).drop_front(bindings)) {
+    portable::Scalar scalar = {};
+    portable::scalar_of(tensor.type, &scalar);
+    out.bytes = out.bytes + rounded_up(product(portable::bytes_of(scalar), tensor.extents));
   }
-  return sum;
+  const bool has_tensors = kernel.tensors.size() > bindings;
+  const portable::Program program(std::move(kernel));
+  const uint64_t scratch = program.scratch_bytes();
+  if (scratch > portable::kScratchBytes) {
+    const AffineExpr any = getAffineConstantExpr(INT64_MAX, context);
+    out.threads.push_back({rounded_up(getAffineConstantExpr(static_cast<int64_t>(scratch), context)), any});
+  }
+  for (const portable::Node& node : program.kernel().nodes) {
+    const std::vector<uint32_t> sizes = portable::sorted_bytes(node);
+    if (sizes.empty()) continue;
+    AffineExpr line = getAffineConstantExpr(0, context);
+    for (uint32_t size : sizes) line = line + rounded_up(product(size, node.extents.back()));
+    auto constant = llvm::dyn_cast<AffineConstantExpr>(line);
+    if (constant && scratch < portable::kScratchBytes && static_cast<uint64_t>(constant.getValue()) <= portable::kScratchBytes - scratch)
+      continue;
+    std::vector<uint32_t> lines(node.extents.begin(), node.extents.end() - node.reduced);
+    lines.erase(lines.begin() + node.along);
+    out.threads.push_back({line, product(1, lines)});
+  }
+  if (!has_tensors && out.threads.empty()) return {};
+  return out;
 }
 
 std::unique_ptr<Target> make_portable_target(std::string_view name, std::string family) {

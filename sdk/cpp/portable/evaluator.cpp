@@ -82,37 +82,25 @@ void load_at(const View& view, const int64_t* offsets, int64_t count, void* out)
   if (view.scalar == Scalar::kI1) make_bools(out, count);
 }
 
-Evaluator::Evaluator(Call& call) : call_(call) {
-  const Prepared& prepared = call.prepared;
-  const auto lanes = static_cast<size_t>(prepared.lanes);
-  positions_.resize(prepared.kernel.expressions.size());
+// prepare.cpp adds these up.
+Evaluator::Evaluator(Call& call, std::pmr::memory_resource* memory)
+    : call_(call),
+      positions_(call.prepared.kernel.expressions.size(), memory),
+      lanes_(call.prepared.most_by_lane * static_cast<size_t>(call.prepared.lanes), memory),
+      slots_(call.prepared.most_slots * static_cast<size_t>(call.prepared.lanes), memory),
+      loads_(call.prepared.most_reads * static_cast<size_t>(call.prepared.lanes), memory),
+      values_(call.prepared.most_values, memory),
+      spread_(3 * static_cast<size_t>(call.prepared.lanes), memory),
+      active_(static_cast<size_t>(call.prepared.lanes), memory),
+      iota_(static_cast<size_t>(call.prepared.lanes), memory) {
   for (size_t i = 0; i < positions_.size(); ++i) positions_[i].base = call.known[i];
-  size_t slots = 0, reads = 0, values = 0, expressions = 0;
-  for (const PreparedNode& node : prepared.nodes) {
-    for (const auto* list : {&node.bodies, &node.factors}) {
-      for (const PreparedBody& body : *list) {
-        slots = std::max<size_t>(slots, body.slot_count);
-        reads = std::max<size_t>(reads, body.shape.end_read - body.shape.first_read);
-        values = std::max(values, body.types.size());
-        expressions = std::max(expressions, body.expressions.size());
-      }
-    }
-  }
-  lanes_.resize(expressions);
-  slots_.resize(slots * lanes * 8);
-  loads_.resize(reads * lanes * 8);
-  values_.resize(values);
-  spread_.resize(3 * lanes * 8);
-  active_.resize(lanes);
-  iota_.resize(lanes);
 }
 
-int64_t* Evaluator::lanes_of(size_t number) {
-  if (!lanes_[number]) lanes_[number] = std::make_unique<int64_t[]>(static_cast<size_t>(call_.prepared.lanes));
-  return lanes_[number].get();
+int64_t* Evaluator::lanes_of(uint32_t kept) {
+  return lanes_.data() + kept * static_cast<size_t>(call_.prepared.lanes);
 }
 
-void Evaluator::divide(const Expression& expression, Position* out_position, size_t number, const Position& a, const Position& b,
+void Evaluator::divide(const Expression& expression, Position* out_position, uint32_t kept, const Position& a, const Position& b,
                        int64_t count) {
   Position& out = *out_position;
   if (!b.lanes && b.step == 0) {
@@ -136,7 +124,7 @@ void Evaluator::divide(const Expression& expression, Position* out_position, siz
       }
     }
   }
-  int64_t* lanes = lanes_of(number);
+  int64_t* lanes = lanes_of(kept);
   for (int64_t l = 0; l < count; ++l) lanes[l] = divided(expression.kind, a.at(l), b.at(l));
   out = {0, 0, lanes};
 }
@@ -158,7 +146,7 @@ void Evaluator::place(const PreparedBody& body, const Run& run) {
     }
     const Position a = positions_[e.a], b = positions_[e.b];
     if (e.kind >= Expression::kFloorDiv) {
-      divide(e, &out, number, a, b, run.count);
+      divide(e, &out, body.by_lane[number], a, b, run.count);
       continue;
     }
     const bool is_sum = e.kind == Expression::kAdd;
@@ -172,7 +160,7 @@ void Evaluator::place(const PreparedBody& body, const Run& run) {
         continue;
       }
     }
-    int64_t* lanes = lanes_of(number);
+    int64_t* lanes = lanes_of(body.by_lane[number]);
     for (int64_t l = 0; l < run.count; ++l) lanes[l] = is_sum ? add(a.at(l), b.at(l)) : mul(a.at(l), b.at(l));
     out = {0, 0, lanes};
   }
@@ -235,7 +223,7 @@ bool Evaluator::load(const Node& node, const PreparedBody& body, uint32_t read, 
   }
   if (!is_simple) return load_each(node, body, read, run, out);
   const uint32_t size = bytes_of(view.scalar);
-  char* own = loads_.data() + (read - body.shape.first_read) * static_cast<size_t>(call_.prepared.lanes) * 8;
+  char* own = bytes_of(loads_) + (read - body.shape.first_read) * static_cast<size_t>(call_.prepared.lanes) * 8;
   const bool is_uniform = step == 0 || run.count == 1;
   if (view.scalar != Scalar::kI1 && (is_uniform || step == 1)) {
     *out = {view.data + offset * size, is_uniform};
@@ -299,7 +287,7 @@ bool Evaluator::load_each(const Node& node, const PreparedBody& body, uint32_t r
       }
     }
   }
-  char* own = loads_.data() + (read - body.shape.first_read) * static_cast<size_t>(call_.prepared.lanes) * 8;
+  char* own = bytes_of(loads_) + (read - body.shape.first_read) * static_cast<size_t>(call_.prepared.lanes) * 8;
   load_at(view, offsets, run.count, own);
   if (has_outside && access.has_outside) {
     with_bits(view.scalar, [&](auto sample) {
@@ -318,7 +306,7 @@ bool Evaluator::load_each(const Node& node, const PreparedBody& body, uint32_t r
 
 const void* Evaluator::all_lanes(Scalar type, const Lanes& value, int64_t count, uint32_t which) {
   if (!value.is_uniform) return value.data;
-  char* out = spread_.data() + which * static_cast<size_t>(call_.prepared.lanes) * 8;
+  char* out = bytes_of(spread_) + which * static_cast<size_t>(call_.prepared.lanes) * 8;
   spread(type, value.data, count, out);
   return out;
 }
@@ -362,7 +350,7 @@ bool Evaluator::evaluate(const Node& node, const PreparedBody& prepared, const R
       in[i] = values_[own[i]];
       if (!is_uniform) in[i].data = all_lanes(prepared.types[own[i]], in[i], run.count, i);
     }
-    void* out = slots_.data() + prepared.slots[result - body.arguments.size()] * lanes * 8;
+    void* out = bytes_of(slots_) + prepared.slots[result - body.arguments.size()] * lanes * 8;
     compute(at, prepared.types[at.a], in, is_uniform ? 1 : run.count, out);
     values_[result] = {out, is_uniform};
   }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <memory_resource>
 #include <string>
 
 #include "heddle/sdk/portable/interpreter.h"
@@ -13,6 +14,7 @@ namespace heddle::sdk::portable {
 
 inline constexpr int64_t kMostLanes = 256;
 inline constexpr int64_t kBlockRows = 160, kBlockColumns = 128, kBlockDepth = 96;  // of products; 60 + 48 + 80 KiB of f32
+inline constexpr uint64_t kMostCopiedBounds = 8;                                   // of a product whose factors are copied
 
 // A body, with what does not depend on a call.
 struct PreparedBody {
@@ -21,6 +23,7 @@ struct PreparedBody {
   std::vector<Scalar> types;          // of all values
   std::vector<uint32_t> slots;        // of the results of instructions
   std::vector<uint32_t> expressions;  // that depend on dimensions and that its reads use, in order
+  std::vector<uint32_t> by_lane;      // of each of these: where it is kept if it needs a number for each lane, counted from 0
   std::vector<bool> uses;             // of each argument, whether an instruction or a result needs it, or a read that needs it as an index
   uint64_t dims = 0;                  // of the domain, that its values depend on: a bit each
   uint32_t slot_count = 0;
@@ -38,8 +41,10 @@ struct Prepared {
   std::vector<PreparedNode> nodes;
   int64_t lanes = kMostLanes;
   std::shared_ptr<const OwnKernels> own;
-  std::vector<Part> parts;     // without symbols, in the order in which they run; empty without `own`
-  uint64_t scratch_bytes = 0;  // of an evaluator and a node's runner, in each thread
+  std::vector<Part> parts;  // without symbols, in the order in which they run; empty without `own`
+  uint64_t most_slots = 0, most_reads = 0, most_values = 0, most_by_lane = 0;  // of a body
+  // Of each thread: of an evaluator, which lasts for a call, and of what computes a node; then both, with what a product needs besides.
+  uint64_t evaluator_bytes = 0, node_bytes = 0, scratch_bytes = 0;
 };
 
 // A tensor of a call.
@@ -51,12 +56,11 @@ struct View {
   int64_t count = 0;
 };
 
-// The state of a call that its parts share.
+// A call, as one of its threads sees it.
 struct Call {
   const Prepared& prepared;
-  std::vector<int64_t> known;  // the values of expressions over symbols
-  std::vector<View> tensors;
-  uint64_t memory_bytes = 0;  // that may still be taken
+  std::vector<int64_t>& known;  // the values of expressions over symbols
+  std::vector<View>& tensors;
   std::string error;
 
   bool fail(std::string text) {
@@ -84,9 +88,16 @@ struct Position {
   }
 };
 
+// Scratch memory. Words, so that it is aligned to elements of any type.
+using Words = std::pmr::vector<uint64_t>;
+inline char* bytes_of(Words& words) {
+  return reinterpret_cast<char*>(words.data());
+}
+
 class Evaluator {
  public:
-  explicit Evaluator(Call& call);
+  // `memory`: where evaluator_bytes are taken from.
+  Evaluator(Call& call, std::pmr::memory_resource* memory);
 
   // Positions of the body's expressions in this run; before reads.
   void place(const PreparedBody& body, const Run& run);
@@ -102,23 +113,22 @@ class Evaluator {
   bool step_of(const Node& node, uint32_t read, int64_t* out) const;
 
  private:
-  void divide(const Expression& expression, Position* out, size_t number, const Position& a, const Position& b, int64_t count);
-  int64_t* lanes_of(size_t number);
+  void divide(const Expression& expression, Position* out, uint32_t kept, const Position& a, const Position& b, int64_t count);
+  int64_t* lanes_of(uint32_t kept);
   bool load(const Node& node, const PreparedBody& body, uint32_t read, const Run& run, Lanes* out);
   bool load_each(const Node& node, const PreparedBody& body, uint32_t read, const Run& run, Lanes* out);
   const void* all_lanes(Scalar type, const Lanes& value, int64_t count, uint32_t which);
 
   Call& call_;
-  std::vector<Position> positions_;                // of expressions
-  std::vector<std::unique_ptr<int64_t[]>> lanes_;  // of the expressions of the body that was placed last
-  std::vector<char> slots_;
-  std::vector<char> loads_;  // of reads that are copied
-  std::vector<Lanes> values_;
-  std::vector<int64_t> gathered_;  // lanes of indices that are read
-  std::vector<char> spread_;
-  std::vector<uint8_t> active_;
+  std::pmr::vector<Position> positions_;  // of expressions
+  std::pmr::vector<int64_t> lanes_;       // of expressions of the body that was placed last
+  Words slots_;
+  Words loads_;  // of reads that are copied
+  std::pmr::vector<Lanes> values_;
+  Words spread_;
+  std::pmr::vector<uint8_t> active_;
   int64_t indices_[kMostRank + 1] = {};
-  std::vector<int64_t> iota_;
+  std::pmr::vector<int64_t> iota_;
 };
 
 inline int64_t one_i64(const Lanes& value, int64_t lane = 0) {

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <memory_resource>
 #include <new>
+#include <utility>
 
 #include "nodes.h"
 #include "own_parts.h"
@@ -81,6 +83,12 @@ const Kernel& Program::kernel() const {
 
 namespace {
 
+// What a call has of its own, and its threads share.
+struct CallState {
+  std::vector<int64_t> known;
+  std::vector<View> tensors;
+};
+
 // Symbols become the values of expressions, and the extents of tensors.
 bool begin_call(Call& call, const int64_t* symbols, size_t symbol_count, std::string* out_error) {
   const Kernel& kernel = call.prepared.kernel;
@@ -112,10 +120,13 @@ uint64_t tensor_bytes(const View& view) {
   return static_cast<uint64_t>(view.count) * bytes_of(view.scalar);
 }
 
+uint64_t rounded_up(uint64_t bytes) {
+  return (bytes + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
+}
+
 // Moves from one tensor between nodes to the place of the next one in the workspace.
 bool next_in_workspace(uint64_t bytes, uint64_t* place) {
-  constexpr uint64_t kBelow = kWorkspaceAlignment - 1;
-  return !__builtin_add_overflow(bytes, kBelow, &bytes) && !__builtin_add_overflow(*place, bytes & ~kBelow, place);
+  return bytes <= INT64_MAX && !__builtin_add_overflow(*place, rounded_up(bytes), place);
 }
 
 // With less work, threads would wait for each other longer than they compute.
@@ -165,14 +176,16 @@ Own run_own(const Prepared& prepared, Call& call, const std::vector<uint32_t>& n
   if (is_product) {
     const View& result = call.tensors[node.results[0]];
     sums->finish = !is_plain(kernel, node);
-    const uint64_t more = sums->finish ? static_cast<uint64_t>(result.count) * sizeof(float) : 0;
+    // A result takes the place of its sum. Of several, one may be the sum itself.
+    const bool is_own = sums->finish && (node.results.size() > 1 || kernel.tensors[node.results[0]].type != HEDDLE_TYPE_F32);
+    const uint64_t more = is_own ? static_cast<uint64_t>(result.count) * sizeof(float) : 0;
     if (__builtin_add_overflow(bytes, more, &bytes) || bytes > limits.memory_bytes) {
       *out_error = "kernel '" + answer.kernel + "' needs " + std::to_string(answer.workspace_bytes) + " bytes, and sums of " +
                    std::to_string(more) + ", and a call may take " + std::to_string(limits.memory_bytes);
       return Own::kFailed;
     }
     sums->memory = aligned(more);
-    sums->data = reinterpret_cast<float*>(sums->finish ? sums->memory.get() : result.data);
+    sums->data = reinterpret_cast<float*>(is_own ? sums->memory.get() : result.data);
   }
   const Aligned workspace = aligned(answer.workspace_bytes);
   std::vector<TensorMemory> tensors;
@@ -184,17 +197,61 @@ Own run_own(const Prepared& prepared, Call& call, const std::vector<uint32_t>& n
 
 // A thread's own state in a call.
 struct Share {
-  explicit Share(Call of) : call(std::move(of)), evaluator(call) {}
+  // `memory`: room for the kernel's scratch memory; null: it is taken from the heap.
+  Share(const Call& of, char* memory)
+      : call(of),
+        node_memory(memory),
+        memory_of_call(memory, memory ? of.prepared.evaluator_bytes : 0),
+        evaluator(call, memory ? &memory_of_call : heap()) {
+    if (memory) node_memory += of.prepared.evaluator_bytes;
+  }
+  static std::pmr::memory_resource* heap() { return std::pmr::new_delete_resource(); }
+
   Call call;
+  char* node_memory;  // null: the heap
+  std::pmr::monotonic_buffer_resource memory_of_call;
   Evaluator evaluator;
   bool is_done = true, by_element = false;
 };
 
+// What is left of the workspace behind its tensors.
+class Room {
+ public:
+  Room(char* data, uint64_t bytes) {
+    const uint64_t gap = -reinterpret_cast<uintptr_t>(data) % kWorkspaceAlignment;
+    if (bytes < gap) return;
+    data_ = data + gap, bytes_ = bytes - gap;
+  }
+  // How many of up to `parts` have room for so many bytes, which is a multiple of kWorkspaceAlignment.
+  uint32_t parts(uint64_t bytes, uint32_t parts) const { return static_cast<uint32_t>(std::min<uint64_t>(parts, bytes_ / bytes)); }
+  char* take(uint64_t bytes) {
+    bytes_ -= bytes;
+    return std::exchange(data_, data_ + bytes);
+  }
+  char* data() const { return data_; }
+
+ private:
+  char* data_ = nullptr;
+  uint64_t bytes_ = 0;
+};
+
 }  // namespace
+
+std::vector<uint32_t> sorted_bytes(const Node& node) {
+  std::vector<uint32_t> out;
+  if (node.kind != NodeKind::kSort) return out;
+  const Body& element = node.bodies[0];
+  const auto arguments = static_cast<uint32_t>(element.arguments.size());
+  for (uint32_t value : element.yields)  // keys
+    out.push_back(bytes_of(value < arguments ? element.arguments[value] : element.instructions[value - arguments].type));
+  out.insert(out.end(), 2, sizeof(int64_t));  // indices, before and after a pass
+  return out;
+}
 
 bool Program::binding_bytes(const int64_t* symbols, size_t symbol_count, std::vector<uint64_t>* out, std::string* out_error,
                             uint64_t* out_workspace_bytes) const {
-  Call call = {*prepared_, {}, {}, 0, {}};
+  CallState state;
+  Call call = {*prepared_, state.known, state.tensors, {}};
   if (!begin_call(call, symbols, symbol_count, out_error)) return false;
   const size_t bindings = kernel().inputs + kernel().outputs;
   out->clear();
@@ -215,7 +272,9 @@ uint64_t Program::scratch_bytes() const {
 bool Program::run(const std::vector<Memory>& bindings, const int64_t* symbols, size_t symbol_count, std::string* out_error,
                   const Limits& limits, Workers* workers, Used* out_used) const {
   const Kernel& kernel = prepared_->kernel;
-  Call call = {*prepared_, {}, {}, limits.memory_bytes, {}};
+  CallState state;
+  Call call = {*prepared_, state.known, state.tensors, {}};
+  uint64_t memory_bytes = limits.memory_bytes;  // that may still be taken
   auto fail = [&](std::string text) {
     *out_error = std::move(text);
     return false;
@@ -226,7 +285,8 @@ bool Program::run(const std::vector<Memory>& bindings, const int64_t* symbols, s
   if (!begin_call(call, symbols, symbol_count, out_error)) return false;
   const Memory* workspace = bindings.size() > own_bindings ? &bindings.back() : nullptr;
   std::vector<std::unique_ptr<char[]>> between;
-  for (uint64_t i = 0, place = 0; i < kernel.tensors.size(); ++i) {
+  uint64_t place = 0;
+  for (uint64_t i = 0; i < kernel.tensors.size(); ++i) {
     View& view = call.tensors[i];
     const uint64_t bytes = tensor_bytes(view);
     if (i < own_bindings) {
@@ -245,10 +305,10 @@ bool Program::run(const std::vector<Memory>& bindings, const int64_t* symbols, s
         return fail("its workspace is not aligned to elements of tensor " + std::to_string(i));
       view.data = workspace->data + at;
     } else {
-      if (bytes > call.memory_bytes)
-        return fail("a tensor between two nodes has " + std::to_string(bytes) + " bytes, and " + std::to_string(call.memory_bytes) +
+      if (bytes > memory_bytes)
+        return fail("a tensor between two nodes has " + std::to_string(bytes) + " bytes, and " + std::to_string(memory_bytes) +
                     " may still be taken");
-      call.memory_bytes -= bytes;
+      memory_bytes -= bytes;
       between.push_back(std::make_unique<char[]>(bytes));
       view.data = between.back().get();
     }
@@ -276,22 +336,50 @@ bool Program::run(const std::vector<Memory>& bindings, const int64_t* symbols, s
     parts.push_back(workers && is_large ? workers->count() : 1);
     most_parts = std::max(most_parts, parts.back());
   }
+  // Beyond kScratchBytes, threads share what the workspace has behind the tensors.
+  Room room(workspace ? workspace->data + place : nullptr, workspace ? workspace->bytes - place : 0);
+  uint64_t in_workspace = 0;  // of the scratch memory of a thread
   if (prepared_->scratch_bytes > kScratchBytes) {
-    const uint64_t above = prepared_->scratch_bytes - kScratchBytes;
-    if (above > call.memory_bytes / most_parts)
-      return fail("its scratch memory needs " + std::to_string(above) + " bytes above " + std::to_string(kScratchBytes) + " for each of " +
-                  std::to_string(most_parts) + " threads, and " + std::to_string(call.memory_bytes) + " may still be taken");
-    call.memory_bytes -= above * most_parts;
+    const uint64_t bytes = rounded_up(prepared_->evaluator_bytes + prepared_->node_bytes);
+    if (const uint32_t most = room.parts(bytes, most_parts); most > 0) {
+      in_workspace = bytes;
+      most_parts = most;
+    } else {
+      const uint64_t above = prepared_->scratch_bytes - kScratchBytes;
+      if (above > memory_bytes / most_parts)
+        return fail("its scratch memory needs " + std::to_string(above) + " bytes above " + std::to_string(kScratchBytes) +
+                    " for each of " + std::to_string(most_parts) + " threads, and " + std::to_string(memory_bytes) + " may still be taken");
+      memory_bytes -= above * most_parts;
+    }
   }
   std::vector<std::unique_ptr<Share>> shares;
-  call.memory_bytes /= most_parts;
-  for (uint32_t i = 1; i < most_parts; ++i) shares.push_back(std::make_unique<Share>(call));
-  shares.push_back(std::make_unique<Share>(std::move(call)));
+  for (uint32_t i = 0; i < most_parts; ++i)
+    shares.push_back(std::make_unique<Share>(call, in_workspace ? room.take(in_workspace) : nullptr));
+  const uint64_t for_lines = kScratchBytes - std::min(kScratchBytes, in_workspace ? 0 : prepared_->scratch_bytes);
+  std::vector<uint64_t> lines(kernel.nodes.size());  // of sorts: what a thread has of the workspace
+  for (size_t i = 0; i < kernel.nodes.size(); ++i) {
+    const Node& node = kernel.nodes[i];
+    parts[i] = std::min(parts[i], most_parts);
+    if (node.kind != NodeKind::kSort) continue;
+    const int64_t count = call.known[node.extents.back()];
+    uint64_t bytes;
+    const bool is_known = sort_bytes(sorted_bytes(node), count, &bytes);
+    if (is_known && bytes <= for_lines) continue;
+    if (const uint32_t most = is_known ? room.parts(bytes, parts[i]) : 0; most > 0) {
+      lines[i] = bytes;
+      parts[i] = most;
+    } else if (!is_known || bytes > memory_bytes / parts[i]) {
+      return fail("a sort of " + std::to_string(count) + " elements in each of " + std::to_string(parts[i]) +
+                  " threads takes more than the " + std::to_string(memory_bytes) + " bytes that may still be taken");
+    }
+  }
   // Runs a node, or what is left of one, in its parts; false, with the error, if one fails.
   auto run_parts = [&](uint32_t node, auto function) {
     auto run_part = [&](uint32_t part) {
       Share& share = *shares[part];
-      NodeRunner runner(share.call, share.evaluator, node, {part, parts[node]});
+      std::pmr::monotonic_buffer_resource own(share.node_memory, share.node_memory ? prepared_->node_bytes : 0);
+      NodeRunner runner(share.call, share.evaluator, node, {part, parts[node], lines[node] ? room.data() + part * lines[node] : nullptr},
+                        share.node_memory ? &own : Share::heap());
       share.is_done = function(runner, share);
     };
     if (parts[node] == 1) {

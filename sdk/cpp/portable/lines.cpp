@@ -2,6 +2,7 @@
 // Nodes that go along lines of their results: scatters, sorts, sieves and walks. See nodes.h.
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "nodes.h"
 
@@ -20,11 +21,11 @@ bool NodeRunner::initialize(uint32_t body) {
 }
 
 void NodeRunner::load_elements(const int64_t* offsets, int64_t count) {
-  elements_.resize(node_.results.size());
-  for (size_t i = 0; i < elements_.size(); ++i) {
-    elements_[i].resize(static_cast<size_t>(lanes_) * 8);
-    load_at(call_.tensors[node_.results[i]], offsets, count, elements_[i].data());
-    arguments_[i] = {elements_[i].data(), false};
+  elements_.resize(node_.results.size() * static_cast<size_t>(lanes_));
+  for (size_t i = 0; i < node_.results.size(); ++i) {
+    uint64_t* own = elements_.data() + i * static_cast<size_t>(lanes_);
+    load_at(call_.tensors[node_.results[i]], offsets, count, own);
+    arguments_[i] = {own, false};
   }
 }
 
@@ -52,25 +53,41 @@ bool NodeRunner::scatter() {
   });
 }
 
+bool sort_bytes(const std::vector<uint32_t>& sorted_bytes, int64_t count, uint64_t* out) {
+  *out = 0;
+  for (uint32_t size : sorted_bytes) {
+    uint64_t bytes;
+    if (__builtin_mul_overflow(static_cast<uint64_t>(count), size, &bytes) || bytes > INT64_MAX) return false;
+    if (__builtin_add_overflow(*out, (bytes + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment, out)) return false;
+  }
+  return true;
+}
+
 bool NodeRunner::sort() {
   const auto along = static_cast<int32_t>(node_.along);
   const uint32_t reduced = node_.parallel_rank();
   const int64_t wanted = extents_[node_.along], count = extents_[reduced];
   if (wanted > count) return call_.fail("a sort gives " + std::to_string(wanted) + " of " + std::to_string(count) + " elements");
   const std::vector<Scalar> types = yielded(0);
+  // The keys, and two sets of indices.
   uint64_t bytes = 0;
-  for (Scalar type : types) bytes += bytes_of(type);
-  if (static_cast<uint64_t>(count) > call_.memory_bytes / (bytes + 16))
-    return call_.fail("a sort of " + std::to_string(count) + " elements takes more memory than a call may have");
-  std::vector<std::vector<char>> keys(types.size());
-  for (size_t i = 0; i < types.size(); ++i) keys[i].resize(static_cast<size_t>(count) * bytes_of(types[i]));
-  std::vector<int64_t> order(static_cast<size_t>(count)), other(order.size());
+  sort_bytes(sorted_bytes(node_), count, &bytes);  // a call has checked it
+  std::vector<uint64_t> own(part_.line ? 0 : bytes / sizeof(uint64_t));
+  char* next = part_.line ? part_.line : reinterpret_cast<char*>(own.data());
+  auto take = [&](uint32_t size) {
+    uint64_t taken = 0;
+    sort_bytes({size}, count, &taken);
+    return std::exchange(next, next + taken);
+  };
+  std::vector<char*> keys;
+  for (Scalar type : types) keys.push_back(take(bytes_of(type)));
+  auto *order = reinterpret_cast<int64_t*>(take(sizeof(int64_t))), *other = reinterpret_cast<int64_t*>(take(sizeof(int64_t)));
   bool is_good = true;
   auto is_before = [&](int64_t a, int64_t b) {
     for (size_t i = 0; i < types.size(); ++i) {
       const uint32_t size = bytes_of(types[i]);
-      arguments_[i] = {keys[i].data() + a * size, true};
-      arguments_[types.size() + i] = {keys[i].data() + b * size, true};
+      arguments_[i] = {keys[i] + a * size, true};
+      arguments_[types.size() + i] = {keys[i] + b * size, true};
     }
     Run one;
     is_good = is_good && evaluator_.run(node_, prepared_.bodies[1], one, arguments_.data(), yields_.data());
@@ -85,7 +102,7 @@ bool NodeRunner::sort() {
       if (!evaluator_.run(node_, prepared_.bodies[0], run, nullptr, yields_.data())) return false;
       for (size_t i = 0; i < types.size(); ++i) {
         const uint32_t size = bytes_of(types[i]);
-        char* out = keys[i].data() + first * size;
+        char* out = keys[i] + first * size;
         if (yields_[i].is_uniform) {
           spread(types[i], yields_[i].data, run.count, out);
         } else {
@@ -94,22 +111,22 @@ bool NodeRunner::sort() {
       }
     }
     // Runs of twice the length each time; stable, and safe for an order that contradicts itself.
-    for (int64_t i = 0; i < count; ++i) order[static_cast<size_t>(i)] = i;
+    for (int64_t i = 0; i < count; ++i) order[i] = i;
     for (int64_t width = 1; width < count; width *= 2) {
       for (int64_t from = 0; from < count; from += 2 * width) {
         const int64_t middle = std::min(from + width, count), end = std::min(from + 2 * width, count);
         int64_t a = from, b = middle;
         for (int64_t to = from; to < end; ++to) {
-          const bool takes_second = b < end && (a >= middle || is_before(order[static_cast<size_t>(b)], order[static_cast<size_t>(a)]));
-          other[static_cast<size_t>(to)] = order[static_cast<size_t>(takes_second ? b++ : a++)];
+          const bool takes_second = b < end && (a >= middle || is_before(order[b], order[a]));
+          other[to] = order[takes_second ? b++ : a++];
         }
       }
-      order.swap(other);
+      std::swap(order, other);
     }
     if (!is_good) return false;
     const View& result = call_.tensors[node_.results[0]];
     for (int64_t first = 0; first < wanted; first += lanes_) {
-      const Lanes part = {order.data() + first, false};
+      const Lanes part = {order + first, false};
       store_lanes(result, part, line + first * strides_[node_.along], strides_[node_.along], std::min(lanes_, wanted - first));
     }
     return true;
@@ -156,7 +173,7 @@ bool NodeRunner::walk() {
   const auto along = static_cast<int32_t>(node_.along);
   const uint32_t reduced = node_.parallel_rank();
   const int64_t extent = extents_[node_.along], walks = extents_[reduced];
-  std::vector<int64_t> places(static_cast<size_t>(lanes_));
+  std::pmr::vector<int64_t> places(static_cast<size_t>(lanes_), memory_);
   return for_each_run(lane_of(along), along, [&](Run run) {
     const int64_t line = place_in_results(run), step = run.lane < 0 ? 0 : strides_[static_cast<size_t>(run.lane)];
     auto keep = [&] {

@@ -55,13 +55,19 @@ void keep_inactive(uint32_t size, const char* before, const uint8_t* active, int
 
 }  // namespace
 
-NodeRunner::NodeRunner(Call& call, Evaluator& evaluator, uint32_t index, PartOfNode part)
+// prepare.cpp adds up what this takes, and what the functions for kinds of nodes take.
+NodeRunner::NodeRunner(Call& call, Evaluator& evaluator, uint32_t index, PartOfNode part, std::pmr::memory_resource* memory)
     : call_(call),
       evaluator_(evaluator),
       node_(call.prepared.kernel.nodes[index]),
       prepared_(call.prepared.nodes[index]),
       lanes_(call.prepared.lanes),
-      part_(part) {
+      part_(part),
+      memory_(memory),
+      yields_(memory),
+      arguments_(memory),
+      sums_{Words(memory), Words(memory)},
+      elements_(memory) {
   for (uint32_t extent : node_.extents) extents_.push_back(call.known[extent]);
   strides_.resize(node_.parallel_rank());
   int64_t stride = 1;
@@ -70,7 +76,7 @@ NodeRunner::NodeRunner(Call& call, Evaluator& evaluator, uint32_t index, PartOfN
   for (const Body& body : node_.bodies) most = std::max(most, body.yields.size());
   yields_.resize(std::max(most, 2 * node_.results.size()));
   arguments_.resize(2 * yields_.size());
-  for (auto& set : sums_) set.resize(most * static_cast<size_t>(lanes_) * 8);
+  for (Words& set : sums_) set.resize(most * static_cast<size_t>(lanes_));
   // The outermost dimension that has an index for each part, else the longest; not the one that a node goes along in order.
   const bool has_lines = node_.kind != NodeKind::kMap && node_.kind != NodeKind::kFold && node_.kind != NodeKind::kContract;
   for (uint32_t d = 0; part.count > 1 && d < node_.parallel_rank(); ++d) {
@@ -148,7 +154,7 @@ bool NodeRunner::map() {
 void NodeRunner::set_sums(const std::vector<Scalar>& types, const Lanes* values, const uint8_t* active, int64_t count) {
   const int next = 1 - which_;
   for (size_t i = 0; i < types.size(); ++i) {
-    char* out = sums_[next].data() + i * static_cast<size_t>(lanes_) * 8;
+    char* out = bytes_of(sums_[next]) + i * static_cast<size_t>(lanes_) * 8;
     const uint32_t size = bytes_of(types[i]);
     if (values[i].is_uniform) {
       spread(types[i], values[i].data, count, out);
@@ -156,7 +162,7 @@ void NodeRunner::set_sums(const std::vector<Scalar>& types, const Lanes* values,
       std::memcpy(out, values[i].data, static_cast<size_t>(count) * size);
     }
     if (!active) continue;
-    const char* before = sums_[which_].data() + i * static_cast<size_t>(lanes_) * 8;
+    const char* before = bytes_of(sums_[which_]) + i * static_cast<size_t>(lanes_) * 8;
     keep_inactive(size, before, active, count, out);
   }
   which_ = next;
@@ -234,8 +240,8 @@ bool NodeRunner::fold_along_reduced(Run at) {
       set_sums(types, yields_.data(), run.active, count);
       for (size_t i = 0; i < types.size(); ++i) {
         const size_t start = i * static_cast<size_t>(lanes_) * 8, size = bytes_of(types[i]);
-        std::memcpy(sums_[which_].data() + start + static_cast<size_t>(count) * size,
-                    sums_[before].data() + start + static_cast<size_t>(count) * size, static_cast<size_t>(used - count) * size);
+        std::memcpy(bytes_of(sums_[which_]) + start + static_cast<size_t>(count) * size,
+                    bytes_of(sums_[before]) + start + static_cast<size_t>(count) * size, static_cast<size_t>(used - count) * size);
       }
     }
     run.index[last] = 0;
@@ -256,7 +262,7 @@ bool NodeRunner::fold_along_reduced(Run at) {
     if (rest != half) {
       for (size_t i = 0; i < types.size(); ++i) {
         const size_t size = bytes_of(types[i]), place = i * static_cast<size_t>(lanes_) * 8 + static_cast<size_t>(half) * size;
-        std::memcpy(sums_[which_].data() + place, sums_[before].data() + place, size);
+        std::memcpy(bytes_of(sums_[which_]) + place, bytes_of(sums_[before]) + place, size);
       }
     }
     count = rest;
@@ -323,7 +329,7 @@ bool NodeRunner::scan() {
   const std::vector<Scalar> types = yielded(0);
   const auto along = static_cast<int32_t>(node_.along);
   const int64_t extent = extents_[node_.along];
-  std::vector<int64_t> places(node_.is_placed ? static_cast<size_t>(lanes_) : 0);
+  std::pmr::vector<int64_t> places(node_.is_placed ? static_cast<size_t>(lanes_) : 0, memory_);
   return for_each_run(lane_of(along), along, [&](Run run) {
     if (!evaluator_.run(node_, prepared_.bodies[0], run, nullptr, yields_.data())) return false;
     set_sums(types, yields_.data(), nullptr, run.count);
@@ -337,7 +343,7 @@ bool NodeRunner::scan() {
       run.places = nullptr;
       set_sums(types, yields_.data(), nullptr, run.count);
       for (size_t j = 0; j < types.size(); ++j) {
-        arguments_[j] = {sums_[1 - which_].data() + j * static_cast<size_t>(lanes_) * 8, false};
+        arguments_[j] = {sums_[1 - which_].data() + j * static_cast<size_t>(lanes_), false};
         arguments_[types.size() + j] = sum(j);
       }
       if (!finish(2, run, arguments_.data())) return false;

@@ -12,12 +12,17 @@ namespace heddle::sdk::portable {
 // The share of a node that one thread does.
 struct PartOfNode {
   uint32_t number = 0, count = 1;
+  char* line = nullptr;  // sort_bytes() for a line, aligned to 64; null: from the heap
 };
+
+// What a sort takes to order a line of so many elements; false if that overflows. key_bytes: sorted_bytes() of the kernel's node.
+bool sort_bytes(const std::vector<uint32_t>& sorted_bytes, int64_t count, uint64_t* out);
 
 // A node in a call: its extents, and how its results are stored.
 class NodeRunner {
  public:
-  NodeRunner(Call& call, Evaluator& evaluator, uint32_t index, PartOfNode part);
+  // `memory`: where node_bytes are taken from.
+  NodeRunner(Call& call, Evaluator& evaluator, uint32_t index, PartOfNode part, std::pmr::memory_resource* memory);
 
   // False, with the call's error, on failure. A product by blocks may find that it must be done element by element, in all its parts: then
   // *out_by_element is true, and the results do not count.
@@ -48,7 +53,7 @@ class NodeRunner {
   bool for_each_reduced(Run& run, int32_t except, Function function);
   // Accumulators of a run: copies what a body yields, where the mask is set.
   void set_sums(const std::vector<Scalar>& types, const Lanes* values, const uint8_t* active, int64_t count);
-  Lanes sum(size_t i) const { return {sums_[which_].data() + i * static_cast<size_t>(lanes_) * 8, false}; }
+  Lanes sum(size_t i) const { return {sums_[which_].data() + i * static_cast<size_t>(lanes_), false}; }
   const Lanes* sums(size_t count);
   std::vector<Scalar> yielded(uint32_t body) const;
   int64_t place_in_results(const Run& run) const;
@@ -74,14 +79,15 @@ class NodeRunner {
   const PreparedNode& prepared_;
   const int64_t lanes_;
   const PartOfNode part_;
+  std::pmr::memory_resource* const memory_;
   // The parallel dimension whose indices the parts share, -1 if none can be; those of this part.
   int32_t split_ = -1;
   int64_t split_first_ = 0, split_end_ = 0;
   Extents extents_, strides_;  // of the domain; of the results, for each parallel dimension
-  std::vector<Lanes> yields_, arguments_;
-  std::vector<char> sums_[2];
+  std::pmr::vector<Lanes> yields_, arguments_;
+  Words sums_[2];
   int which_ = 0;
-  std::vector<std::vector<char>> elements_;
+  Words elements_;
 };
 
 template <typename Function>

@@ -3,6 +3,7 @@
 #include "prepare.h"
 
 #include <algorithm>
+#include <cstddef>
 
 #include "heddle/sdk/portable/interpreter.h"
 
@@ -54,38 +55,54 @@ class Preparer {
                                                              : 0;
       p_.dims.push_back(dims);
     }
-    uint64_t blocks = 0, slots = 0, reads = 0, yields = 2, values = 0, placed = 0;  // the most of any body
+    constexpr uint64_t kElements = kBlockRows * kBlockDepth + kBlockDepth * kBlockColumns + kBlockRows * kBlockColumns;
+    uint64_t places = 0, sets = 0, lists = 0;  // the most of any node
+    bool has_product = false;
     for (const Node& node : p_.kernel.nodes) {
       PreparedNode out;
       for (uint32_t i = 0; i < node.bodies.size(); ++i) out.bodies.push_back(prepare(node, node.bodies[i], i));
       if (node.kind == NodeKind::kContract) {
         for (uint32_t value : node.bodies[0].yields) out.factors.push_back(prepare(node, pruned(node.bodies[0], {value}), 0));
         if (node.accumulator == Scalar::kF32) {
-          // Blocks, and for both factors the places of their elements and in their bounds.
-          uint64_t places = 1 + node.within.size(), rank = 0;
+          // For both factors the places of their elements and in their bounds, and where runs of neighbors end.
+          has_product = true;
+          uint64_t bounds = node.within.size(), rank = 0;
           for (const Read& read : node.reads) rank = std::max<uint64_t>(rank, read.place.size());
-          places = (places + rank) * (kBlockRows + kBlockColumns + 2 * kBlockDepth) * sizeof(int64_t);
-          const uint64_t elements = kBlockRows * kBlockDepth + kBlockDepth * kBlockColumns + kBlockRows * kBlockColumns;
-          blocks = std::max(blocks, elements * sizeof(float) + places);
+          bounds = std::min<uint64_t>(bounds + rank, kMostCopiedBounds);
+          places = std::max<uint64_t>(places, (2 + bounds) * (kBlockRows + kBlockColumns + 2 * kBlockDepth) * sizeof(int64_t));
         }
       }
       for (const Within& within : node.within) out.within_dims |= p_.dims[within.index];
-      for (const PreparedBody& body : out.bodies) {
-        slots = std::max<uint64_t>(slots, body.slot_count);
-        reads = std::max<uint64_t>(reads, body.shape.end_read - body.shape.first_read);
-        values = std::max<uint64_t>(values, body.types.size());
-        yields = std::max<uint64_t>(yields, body.body.yields.size());
-        placed = std::max(placed, may_differ_by_lane(body, node.kind == NodeKind::kWalk || node.is_placed));
+      const bool has_places = node.kind == NodeKind::kWalk || node.is_placed;
+      uint64_t yields = 2;
+      for (auto* list : {&out.bodies, &out.factors}) {
+        for (PreparedBody& body : *list) {
+          p_.most_slots = std::max<uint64_t>(p_.most_slots, body.slot_count);
+          p_.most_reads = std::max<uint64_t>(p_.most_reads, body.shape.end_read - body.shape.first_read);
+          p_.most_values = std::max<uint64_t>(p_.most_values, body.types.size());
+          p_.most_by_lane = std::max<uint64_t>(p_.most_by_lane, number_by_lane(body, has_places));
+          yields = std::max<uint64_t>(yields, body.body.yields.size());
+        }
       }
+      // Two sets of accumulators, one of elements, and places.
+      const bool has_elements = node.kind == NodeKind::kScatter || node.kind == NodeKind::kWalk;
+      sets = std::max(sets, 2 * yields + (has_elements ? node.results.size() : 0) + has_places);
+      lists = std::max(lists, 3 * std::max<uint64_t>(yields, 2 * node.results.size()));
       p_.nodes.push_back(std::move(out));
     }
-    // Long bodies have fewer lanes, so that their values stay in the cache. In each lane: slots, copied reads, places without a step, two sets of
-    // accumulators and one of elements, three operands that are spread, an index, a mask.
-    const uint64_t of_lane = 8 * (slots + reads + placed + 3 * yields + 4) + 1;
-    const uint64_t fixed = p_.kernel.expressions.size() * sizeof(Position) + values * sizeof(Lanes) + blocks;
-    auto bytes = [&] { return fixed + of_lane * static_cast<uint64_t>(p_.lanes); };
-    while (p_.lanes > kFewestLanes && bytes() > kScratchBytes) p_.lanes /= 2;
-    p_.scratch_bytes = bytes();
+    // Long bodies have fewer lanes, so that their values stay in the cache.
+    constexpr uint64_t kGaps = 8 * alignof(std::max_align_t);  // between what is taken
+    const uint64_t fixed = p_.kernel.expressions.size() * sizeof(Position) + p_.most_values * sizeof(Lanes) + kGaps;
+    const uint64_t of_node = lists * sizeof(Lanes) + (has_product ? kElements * sizeof(float) : 0) + kGaps;
+    // In each lane: slots, copied reads, places without a step, three operands that are spread, an index, a mask.
+    const uint64_t of_lane = 8 * (p_.most_slots + p_.most_reads + p_.most_by_lane + 4) + 1;
+    for (;; p_.lanes /= 2) {
+      const auto lanes = static_cast<uint64_t>(p_.lanes);
+      p_.evaluator_bytes = fixed + of_lane * lanes;
+      p_.node_bytes = of_node + 8 * sets * lanes;
+      p_.scratch_bytes = p_.evaluator_bytes + p_.node_bytes + places;
+      if (p_.lanes == kFewestLanes || p_.scratch_bytes <= kScratchBytes) break;
+    }
   }
 
  private:
@@ -140,16 +157,16 @@ class Preparer {
     return out;
   }
 
-  // How many of the expressions that a body places can need a number for each lane: quotients, products of two dimensions, and what is made of them. Of a
-  // node with places all can, since these are indices.
-  uint64_t may_differ_by_lane(const PreparedBody& body, bool has_place) {
+  // Numbers the expressions that a body places and that can need a number for each lane: quotients, products of two dimensions, and what is made of them.
+  // Of a node with places all can, since these are indices. Returns how many there are.
+  uint32_t number_by_lane(PreparedBody& body, bool has_places) {
     differs_.assign(p_.kernel.expressions.size(), false);
-    uint64_t count = 0;
+    uint32_t count = 0;
     for (uint32_t i : body.expressions) {
       const Expression& e = p_.kernel.expressions[i];
-      if (e.kind <= Expression::kSymbol) continue;
-      differs_[i] = has_place || e.kind >= Expression::kFloorDiv || differs_[e.a] || differs_[e.b] ||
-                    (e.kind == Expression::kMul && p_.dims[e.a] != 0 && p_.dims[e.b] != 0);
+      differs_[i] = e.kind > Expression::kSymbol && (has_places || e.kind >= Expression::kFloorDiv || differs_[e.a] || differs_[e.b] ||
+                                                     (e.kind == Expression::kMul && p_.dims[e.a] != 0 && p_.dims[e.b] != 0));
+      body.by_lane.push_back(count);
       count += differs_[i];
     }
     return count;

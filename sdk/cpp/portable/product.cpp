@@ -388,7 +388,7 @@ NodeRunner::Product NodeRunner::multiply() {
   const bool has_bounds = !node_.within.empty();
   ProductForm form;
   std::optional<CopiedFactor> copied_rows, copied_columns;
-  if (find_form(batch.dims, &form)) {
+  if (find_form(batch.dims, &form) && form.bounds.size() <= kMostCopiedBounds) {
     auto copied = [&](bool is_left, bool of_node, std::optional<CopiedFactor>* out) {
       const uint32_t value = node_.bodies[0].yields[is_left ? 0 : 1] - node_.rank();
       out->emplace(form, is_left, of_node && has_bounds, node_.reads[value].has_outside,
@@ -401,8 +401,8 @@ NodeRunner::Product NodeRunner::multiply() {
   const int64_t row_count = std::min(kBlockRows, rows.count), column_count = std::min(kBlockColumns, columns.count),
                 depth_count = std::min(kBlockDepth, depth.count), padded = (column_count + kTileColumns - 1) / kTileColumns * kTileColumns,
                 panels = (column_count + kPanelColumns - 1) / kPanelColumns;
-  std::vector<float> a(static_cast<size_t>(row_count * depth_count)), b(static_cast<size_t>(depth_count * panels * kPanelColumns)),
-      sums(static_cast<size_t>(row_count * padded));
+  std::pmr::vector<float> a(static_cast<size_t>(row_count * depth_count), memory_),
+      b(static_cast<size_t>(depth_count * panels * kPanelColumns), memory_), sums(static_cast<size_t>(row_count * padded), memory_);
   heddle::sdk::portable::Product product = {};
   product.b = b.data();
   product.sums = sums.data(), product.sums_stride = padded;

@@ -80,7 +80,7 @@
  *   Entry      a kernel of the name
  *   Workgroups the grid is one workgroup of one thread, which computes everything: a device divides the work as it likes
  *   Arguments  the bindings are the kernel's inputs, its outputs, perhaps one more (Memory); constants are its symbols, of 8 bytes each
- *   Memory     workspace_bytes is 0: what is between the nodes of a kernel is in one more binding, of a multiple of 64 bytes, or where a driver likes
+ *   Memory     workspace_bytes is 0: what a call keeps beside its tensors is in one more binding, of a multiple of 64 bytes, or where a driver likes
  *   Alignment  that of the element type
  *   Failure    a failed check of a place is the kernel's own failure; no memory is accessed outside of bindings */
 #ifndef HEDDLE_CODE_H_

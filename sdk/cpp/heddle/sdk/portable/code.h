@@ -245,9 +245,9 @@ struct NamedOp {
   std::vector<uint32_t> operands;     // values: the kernel's inputs, then the results of all ops, in order; those of earlier ops only
 };
 
-// A kernel's bindings are its inputs, then its outputs; its constants are the values of its symbols, 8 bytes each. If it has tensors between its nodes,
-// an entry may have one binding more, the workspace: memory for them, each from the next multiple of kWorkspaceAlignment on, whose contents are undefined
-// before and after. So they are a part of what the program plans for a call.
+// A kernel's bindings are its inputs, then its outputs; its constants are the values of its symbols, 8 bytes each. An entry may have one binding more, the
+// workspace, whose contents are undefined before and after: memory for the tensors between nodes, each from the next multiple of kWorkspaceAlignment on,
+// and behind these what whoever runs the kernel may use as it likes. So all this is a part of what the program plans for a call.
 struct Kernel {
   std::string name;
   uint32_t symbols = 0, inputs = 0, outputs = 0;
@@ -271,13 +271,12 @@ inline constexpr uint64_t kWorkspaceAlignment = 64;
 // Whether an entry for this kernel may have that many bindings.
 inline bool takes_bindings(const Kernel& kernel, uint64_t count) {
   const uint64_t own = uint64_t{kernel.inputs} + kernel.outputs;
-  return count == own || (count == own + 1 && kernel.tensors.size() > own);
+  return count == own || count == own + 1;
 }
-// The same for error texts: "3 bindings", or "3 bindings, or 4 with its workspace".
+// The same for error texts: "3 bindings, or 4 with its workspace".
 inline std::string taken_bindings(const Kernel& kernel) {
   const uint64_t own = uint64_t{kernel.inputs} + kernel.outputs;
-  const std::string more = takes_bindings(kernel, own + 1) ? ", or " + std::to_string(own + 1) + " with its workspace" : "";
-  return std::to_string(own) + " bindings" + more;
+  return std::to_string(own) + " bindings, or " + std::to_string(own + 1) + " with its workspace";
 }
 
 inline constexpr std::string_view kMagic = {"HDLPORT\0", 8};

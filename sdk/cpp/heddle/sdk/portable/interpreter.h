@@ -23,12 +23,18 @@ struct Memory {
 // What a call may take at most; more is refused before it begins.
 struct Limits {
   uint64_t steps = uint64_t{1} << 44;  // bodies evaluated, over all indices of all nodes
-  // For tensors between nodes without a workspace, for sorts, and for scratch memory above kScratchBytes for each thread.
+  // That a call takes from the heap, where its workspace has no room: for tensors between nodes, and for what its threads take above kScratchBytes.
   uint64_t memory_bytes = uint64_t{1} << 34;
 };
 
-// Of each thread, for values of bodies and blocks of products. Only bodies of extraordinary length need more.
+// What each thread takes from the heap: for values of bodies, blocks of products, and short lines that are sorted. Where that is not enough, for bodies of
+// extraordinary length and for long lines, threads share what the workspace has behind the tensors: no more of them compute a node than it has room for.
+// Only if it has no room for one thread, the heap has to do, within Limits.
 inline constexpr uint64_t kScratchBytes = 256 << 10;
+
+// What a sort takes for each element of the line that a thread orders: the bytes of elements of several lists, each of which begins at a multiple of
+// kWorkspaceAlignment. Empty for other nodes.
+std::vector<uint32_t> sorted_bytes(const Node& node);
 
 struct Prepared;
 
@@ -59,7 +65,7 @@ class Program {
   bool binding_bytes(const int64_t* symbols, size_t symbol_count, std::vector<uint64_t>* out, std::string* out_error,
                      uint64_t* out_workspace_bytes = nullptr) const;
 
-  // Scratch memory of one thread in a call.
+  // Scratch memory of one thread in a call, without lines of sorts. If it is more than kScratchBytes, the workspace may have it.
   uint64_t scratch_bytes() const;
 
  private:
