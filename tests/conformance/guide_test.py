@@ -103,7 +103,7 @@ class OutOfTree(unittest.TestCase):
         """The page's command writes its files, and its patch makes a driver of them that runs models."""
         folder = self.folder / "extracted"
         folder.mkdir()
-        command = re.search(r"^awk .*$", GUIDE, re.MULTILINE).group(0).split("$HOME")[0]
+        command = re.search(r"^awk .*$", GUIDE, re.MULTILINE).group(0).split("$prefix")[0]
         subprocess.run(["bash", "-euc", f"{command} '{kit.SOURCE / 'docs' / 'plugin-guide.md'}' && patch -s < portable.diff"], cwd=folder, check=True)
         self.assertTrue({path.name for path in folder.iterdir()} >= {name for name in blocks if "/" not in name})
         build(folder, folder / "build", self.prefix)
