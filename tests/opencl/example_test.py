@@ -120,6 +120,17 @@ class Example(HeddleTestCase):
                                 self.driver / f"{ID}_target.toml", extra_environment=self.with_options())
         self.assertRegex(verified.stdout + verified.stderr, r"verified (\d+) of \1 kernels of target plugin")
 
+    def test_a_tensor_without_elements(self):
+        """No place is in it, so all of the result is what is outside."""
+        value = helper.make_tensor_value_info
+        graph = helper.make_graph([helper.make_node("Pad", ["x", "pads", "value"], ["y"])], "pad", [value("x", TensorProto.FLOAT, (0, 3))],
+                                  [value("y", TensorProto.FLOAT, (3, 3))],
+                                  [helper.make_tensor("pads", TensorProto.INT64, (4,), (1, 0, 2, 0)), helper.make_tensor("value", TensorProto.FLOAT, (), (1.5,))])
+        path = self.folder / "model.onnx"
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+        for target in ("portable", "opencl"):
+            self.assertEqual(self.check(path, {"x": np.zeros((0, 3), np.float32)}, target)["interpreted"], 0)
+
     def test_what_has_no_opencl_c_is_interpreted(self):
         """A product whose sides are no multiples of a tile, and a sort, for which there is only the interpreter."""
         values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in (("a", (3, 45, 70)), ("b", (70, 37)), ("top", (3, 45, 5)))]
