@@ -68,7 +68,7 @@ enum class Op : uint8_t {
   kConstant,  // value: bits; those above the width of the type do not count, and verify() clears them
   kExtent,    // value: an expression over symbols; i64
   // Of floats f32 and f64. kPowF, kExpF, kLogF, kTanhF, kCosF, kSinF and kErfF are within 16 units in the last place; all others give the exact result,
-  // rounded to nearest even. kMaximumF and kMinimumF give NaN if an operand is one. Which NaN a result is, is open.
+  // rounded to nearest even. kMaximumF and kMinimumF give NaN if an operand is one. Which NaN a result is, is open, and which of two zeros they give.
   kAddF,
   kSubF,
   kMulF,
@@ -88,7 +88,8 @@ enum class Op : uint8_t {
   kCosF,
   kSinF,
   kErfF,
-  // Of integers; they wrap. A quotient is rounded toward zero; division by 0 gives 0. Shifts by the width or more give 0, or for kShrSI the sign.
+  // Of integers; they wrap. A quotient is rounded toward zero, and a remainder has the sign of the first operand; both are 0 for a divisor of 0. Shifts by
+  // the width or more, which is a number without sign, give 0, or for kShrSI the sign. An i1 with sign is 0 or -1.
   kAddI,
   kSubI,
   kMulI,
@@ -109,7 +110,8 @@ enum class Op : uint8_t {
   kCompareF,  // value: Predicate of floats; i1
   kCompareI,  // value: Predicate of integers; i1
   kSelect,    // a: i1, then the two values
-  // To `type`. Floats to integers truncate; what does not fit becomes the nearest value that does, and NaN 0.
+  // To `type`. Floats are rounded to nearest even; whether f64 is rounded to f32 on the way to f16 or bf16 is open. Floats to integers truncate; what does
+  // not fit becomes the nearest value that does, and NaN 0. To an i1, that is done for an i8, whose lowest bit it is.
   kExtF,
   kTruncF,
   kExtSI,
