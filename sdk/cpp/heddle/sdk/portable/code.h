@@ -2,7 +2,7 @@
 // Portable code, the format "portable/1" (HEDDLE_CODE_PORTABLE): what kernels compute, for any device. A kernel is a list of nodes, each of which makes
 // tensors from tensors, element by element, by scalar expressions. Nothing says how: no loops, no order of memory, no workgroups. Made by the
 // compiler; read and verified here; run by an interpreter (interpreter.h), or translated by a driver. Frozen: the numbers and the meaning of everything
-// here stay as they are, and what is added is of a later version (docs/portable-code.md#versions).
+// here stay as they are, and what is added is of a later version (the page portable-code.md, section Versions).
 #ifndef HEDDLE_SDK_PORTABLE_CODE_H_
 #define HEDDLE_SDK_PORTABLE_CODE_H_
 
@@ -291,8 +291,8 @@ inline constexpr uint64_t kNamesSection = 1;
 //   the magic; the version, which is the highest of its kernels; their number; of each its name, as text, and its bytes, as text
 // Bytes of a kernel, of every version:
 //   its version; if that is above 1, as text what needs it, for readers that do not know it; all that follows is as the version has it
-// Of version 1: symbols, inputs, outputs, expressions, tensors and nodes, as writer.cpp has them; then sections to the end, each a number, in rising order,
-// and its bytes, as text. What is computed is complete without them, and a reader skips those that it does not know:
+// Of version 1: symbols, inputs, outputs, expressions, tensors and nodes, as the page portable-code.md has them; then sections to the end, each a number,
+// in rising order, and its bytes, as text. What is computed is complete without them, and a reader skips those that it does not know:
 //   kNamesSection  the named ops: their number; of each its bytes, as text: name, version, attributes (number; of each its name, its type, and its value,
 //                  as text), operands, and results (number; of each its type and extents); then, after the ops, named_outputs. Whatever follows in the
 //                  bytes of an op or of the section, and attributes of an unknown type, are skipped

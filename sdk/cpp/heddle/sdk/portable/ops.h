@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The ops of models that names in portable code stand for (NamedOp): what each computes, its version, and its attributes. One list, by which the compiler
-// writes names and a driver or checker knows what a name says; docs/portable-ops.md is made of it.
+// writes names and a driver or checker knows what a name says; the page portable-ops.md is made of it.
 #ifndef HEDDLE_SDK_PORTABLE_OPS_H_
 #define HEDDLE_SDK_PORTABLE_OPS_H_
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The structs of heddle/target.h as C++ values, and as bytes: what the compiler and heddle-target-host say to each other. docs/plugin-targets.md has the
-// protocol. Knows no process and no plugin. Bytes may be hostile: decoding checks every count against the bytes that are left.
+// The structs of heddle/target.h as C++ values, and as bytes: what the compiler and heddle-target-host say to each other. The page
+// plugin-targets.md has the protocol. Knows no process and no plugin. Bytes may be hostile: decoding checks every count against
+// the bytes that are left.
 #ifndef HEDDLE_SDK_TARGET_MESSAGES_H_
 #define HEDDLE_SDK_TARGET_MESSAGES_H_
 
