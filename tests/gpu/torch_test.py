@@ -68,6 +68,18 @@ class Torch(GpuTestCase):
                 self.close(got.grad, wanted.grad, 1e-3)
         self.check_no_fallbacks()
 
+    def test_random_numbers_are_those_of_eager_mode(self):
+        def function(x):
+            return nn.functional.dropout((nn.functional.dropout(x * 2, 0.3) + torch.randn_like(x)).t(), 0.5) + torch.rand(64, 48, device="cuda")
+
+        for kind in (torch.float32, torch.bfloat16):
+            x = torch.randn(48, 64, device="cuda", dtype=kind)
+            torch.manual_seed(3)
+            wanted = function(x)
+            torch.manual_seed(3)
+            self.close(self.compiled(function)(x), wanted, 1e-4 if kind == torch.float32 else 3e-2)
+        self.assertEqual([len(graph.modules) for graph in heddle.torch.graphs()[self.earlier:]], [1, 1])
+
     def test_symbolic_sizes(self):
         model = perceptron()
         compiled = self.compiled(model, dynamic=True)

@@ -59,6 +59,13 @@ class Composed(unittest.TestCase):
         self.check(of_images, torch.randn(2, 4, 9, 11))
         self.check(lambda x: [f.adaptive_avg_pool3d(x, (2, 4, 3)), f.avg_pool3d(x, 2, padding=1), f.max_pool3d(x, 2)], torch.randn(2, 3, 5, 6, 7))
 
+    def test_resampling(self):
+        def function(x):
+            return [nn.functional.interpolate(x, mode=mode, antialias=True, **how) for mode in ("bilinear", "bicubic")
+                    for how in ({"size": (5, 20)}, {"size": (4, 2), "align_corners": True}, {"scale_factor": 0.4}, {"scale_factor": (1.7, 0.3)})]
+
+        self.check(function, torch.randn(2, 3, 9, 11))
+
     def test_padding_and_views(self):
         pad = nn.functional.pad
         self.check(lambda x: [pad(x, (2, 1, 0, 3), mode="replicate"), pad(x[0], (2, 0), mode="replicate"), x.unfold(2, 3, 1).unfold(0, 2, 1) * 2],

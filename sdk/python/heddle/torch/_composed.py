@@ -15,7 +15,7 @@ def _computing(x: torch.Tensor) -> torch.Tensor:
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
-# ------------------------------------------------------------------------------------------------------ pools
+# --------------------------------------------------------------------------------------------- pools and sizes
 
 def _starts_and_ends(inputs: int, outputs: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
     """Of the windows of an adaptive pool."""
@@ -86,6 +86,52 @@ def _adaptive_max_pool2d(x: torch.Tensor, output_size: Sequence[int]) -> Any:
 def _adaptive_max_pool2d_backward(gradient: torch.Tensor, x: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
     made = torch.zeros_like(x).flatten(-2).scatter_add(-1, indices.flatten(-2), gradient.flatten(-2))
     return made.view(x.shape)
+
+
+def _resampling(inputs: int, outputs: int, align_corners: bool, factor: float | None, support: float, kernel: Callable[[torch.Tensor], torch.Tensor],
+                like: torch.Tensor) -> torch.Tensor:
+    """Resampling of one dimension with antialiasing as a matrix, [outputs, inputs]: the kernel is as wide as an output, and its weights sum up to 1."""
+    if align_corners:
+        scale = (inputs - 1) / (outputs - 1) if outputs > 1 else 0.0
+    else:
+        scale = 1 / factor if factor else inputs / outputs
+    stretch = max(scale, 1.0)
+    center = scale * (torch.arange(outputs, device=like.device, dtype=like.dtype)[:, None] + 0.5)
+    first = (center - support * stretch + 0.5).trunc().clamp_min(0)
+    last = (center + support * stretch + 0.5).trunc().clamp_max(inputs)
+    place = torch.arange(inputs, device=like.device, dtype=like.dtype)
+    weights = torch.where((place >= first) & (place < last), kernel((place - center + 0.5) / stretch), 0)
+    return weights / weights.sum(1, keepdim=True)
+
+
+def _triangle(x: torch.Tensor) -> torch.Tensor:
+    return (1 - x.abs()).clamp_min(0)
+
+
+def _cubic(x: torch.Tensor) -> torch.Tensor:
+    x = x.abs()
+    near, far = (1.5 * x - 2.5) * x * x + 1, ((-0.5 * x + 2.5) * x - 4) * x + 2
+    return torch.where(x < 1, near, torch.where(x < 2, far, 0))
+
+
+def _resample(support: float, kernel: Callable[[torch.Tensor], torch.Tensor], is_backward: bool) -> Callable[..., Any]:
+    def matrices(inputs: Sequence[int], outputs: Sequence[int], align_corners: bool, factors: Sequence[float | None], like: torch.Tensor) -> Any:
+        if not all(isinstance(one, int) for one in (*inputs, *outputs)):
+            return None
+        return [_resampling(a, b, align_corners, c, support, kernel, like) for a, b, c in zip(inputs, outputs, factors)]
+
+    def decomposed(x: torch.Tensor, output_size: Sequence[int], align_corners: bool, scales_h: float | None = None, scales_w: float | None = None) -> Any:
+        wide = _computing(x)
+        made = matrices(x.shape[-2:], output_size, align_corners, (scales_h, scales_w), wide)
+        return NotImplemented if made is None else _along_last(wide, made).to(x.dtype)
+
+    def backward(gradient: torch.Tensor, output_size: Sequence[int], input_size: Sequence[int], align_corners: bool, scales_h: float | None = None,
+                 scales_w: float | None = None) -> Any:
+        wide = _computing(gradient)
+        made = matrices(input_size[-2:], output_size, align_corners, (scales_h, scales_w), wide)
+        return NotImplemented if made is None else _along_last(wide, [one.t() for one in made]).to(gradient.dtype)
+
+    return backward if is_backward else decomposed
 
 
 def _max_unpool(spatial: int) -> Callable[..., Any]:
@@ -306,6 +352,10 @@ TABLE: dict[Any, Callable[..., Any]] = {
     aten._pdist_forward.default: _distances_of_pairs,
     aten._transformer_encoder_layer_fwd.default: _encoder_layer,
     aten._trilinear.default: _trilinear,
+    aten._upsample_bicubic2d_aa.default: _resample(2.0, _cubic, is_backward=False),
+    aten._upsample_bicubic2d_aa_backward.default: _resample(2.0, _cubic, is_backward=True),
+    aten._upsample_bilinear2d_aa.default: _resample(1.0, _triangle, is_backward=False),
+    aten._upsample_bilinear2d_aa_backward.default: _resample(1.0, _triangle, is_backward=True),
     aten.adaptive_max_pool2d.default: _adaptive_max_pool2d,
     aten.adaptive_max_pool2d_backward.default: _adaptive_max_pool2d_backward,
     aten.embedding_dense_backward.default: _embedding_dense_backward,
