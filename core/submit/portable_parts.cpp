@@ -57,8 +57,8 @@ Status check_interpreted(host::Host& host, memory::Device& device, const open::O
       },
       &found);
   if (found.kernels == 0) return Status();
-  const std::string text = fmt::format("device '{}' interprets {} of {} kernels, such as {}, which is slow", device.alias(), found.kernels,
-                                       chosen.entries.size(), found.first);
+  const std::string text = fmt::format("device '{}' interprets {} of {} kernels of portable code, such as {}, which is slow",
+                                       device.alias(), found.kernels, chosen.entries.size(), found.first);
   if (rule == host::Interpreted::kForbid)
     return error(HEDDLE_STATUS_FAILED_PRECONDITION, "{}, and interpreted = \"forbid\" in heddle.toml", text);
   host.log(HEDDLE_LOG_WARN, "host", text + "; interpreted = \"allow\" in heddle.toml ends this warning");

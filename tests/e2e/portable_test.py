@@ -225,6 +225,10 @@ class Portable(HeddleTestCase):
         refused = self.fail_with((1, 2, 3, 4, 5, 6), *run, extra_environment=self.with_options({}, interpreted="forbid"))
         self.assertIn("device 'sample:0' interprets", refused.stderr)
         self.assertIn('interpreted = "forbid" in heddle.toml', refused.stderr)
+        # What is forbidden is listed all the same.
+        listed = self.fail_with(refused.code, "explain", module, "--route", "--device", "sample:0", extra_environment=self.with_options({}, interpreted="forbid"))
+        self.assertRegex(listed.stdout, r"k2_pool +sample:0 +fold +interpreted ")
+        self.assertIn('interpreted = "forbid" in heddle.toml', listed.stderr)
         both = self.compile(DIGITS, "--target", "cpu,portable")
         self.succeed("run", both, "--input", f"image=@{image}", "--device", "cpu:0", extra_environment=self.with_options({}, interpreted="forbid"))
 

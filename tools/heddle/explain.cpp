@@ -63,6 +63,29 @@ bool is_summary(const Options& options, bool is_bound) {
   return !is_bound && !options.full && !options.memory.wanted && options.html.empty() && options.format == "table";
 }
 
+heddle_status_t* find_route(heddle_module_t* module, const Options& options, Json& route) {
+  Instance instance;
+  if (heddle_status_t* status = create_instance(module, options.module, options.module.devices, instance, HEDDLE_INSTANCE_ROUTE_ONLY))
+    return status;
+  heddle_text_t* raw = nullptr;
+  if (heddle_status_t* status = heddle_instance_report(instance.get(), view("route"), &raw)) return status;
+  route = parse_json(text_of(Text(raw)));
+  return nullptr;
+}
+
+// The route as it would be if the configuration allowed to interpret; false if there is none either.
+bool find_forbidden_route(const Options& options, Json& route) {
+  RuntimeFlags allowed = options.runtime;
+  allowed.settings = "interpreted = \"allow\"\n" + allowed.settings;
+  Runtime runtime;
+  Module module;
+  heddle_status_t* failed = create_runtime(allowed, runtime);
+  if (!failed) failed = open_module(runtime.get(), options.module, module);
+  if (!failed) failed = find_route(module.get(), options, route);
+  if (failed) heddle_status_free(failed);
+  return !failed;
+}
+
 int run(const Arguments& arguments) {
   Options options;
   Flags flags = make_flags();
@@ -92,12 +115,16 @@ int run(const Arguments& arguments) {
     return flags.misuse("--function: there is no function '" + wanted + "'; the module has " + (names.empty() ? "none" : names));
   // With --memory alone nothing is loaded, even if devices are named.
   if (options.route || (is_bound && !options.memory.wanted)) {
-    Instance instance;
-    if (heddle_status_t* status =
-            create_instance(module.get(), options.module, options.module.devices, instance, HEDDLE_INSTANCE_ROUTE_ONLY))
+    if (heddle_status_t* status = find_route(module.get(), options, whole["route"])) {
+      const std::string_view said = view(heddle_status_message(status));
+      // The list says what would have to change.
+      if (heddle_status_code(status) == HEDDLE_STATUS_FAILED_PRECONDITION && said.find("interpreted = \"forbid\"") != said.npos &&
+          find_forbidden_route(options, whole["route"])) {
+        whole["places"] = places_of(whole);
+        options.format == "json" ? print_line(dump_json(whole, 2)) : describe_topics(whole).print();
+      }
       return report_instance_failure(status);
-    if (heddle_status_t* status = heddle_instance_report(instance.get(), view("route"), &raw)) return report(status);
-    whole["route"] = parse_json(text_of(Text(raw)));
+    }
   }
   if (options.memory.wanted || !options.html.empty()) {
     Json memory;
