@@ -397,6 +397,62 @@ class Together final : public portable::OwnKernels {
   }
 };
 
+// Takes what names prove in a call, and keeps the symbols that it was given.
+class ByName final : public portable::OwnKernels {
+ public:
+  mutable std::vector<std::vector<int64_t>> asked, ran;
+
+  portable::Answer takes(const portable::Offer& offer) const override {
+    asked.emplace_back(offer.symbols.begin(), offer.symbols.end());
+    if (offer.has_symbols && portable::check_names(offer.kernel, asked.back())[0].verdict != portable::NameCheck::kAgrees) return {};
+    return {"by_name", "for the test", 0, 0};
+  }
+  bool run(const portable::OwnCall& call, std::string*) const override {
+    ran.emplace_back(call.offer.symbols.begin(), call.offer.symbols.end());
+    for (int64_t i = 0; i < call.offer.symbols[1]; ++i)
+      reinterpret_cast<float*>(call.tensors[1].data)[i] = -reinterpret_cast<const float*>(call.tensors[0].data)[i];
+    return true;
+  }
+};
+
+TEST(PortableOwnKernels, CallsHaveTheValuesOfSymbols) {
+  Builder b;
+  portable::Kernel& k = b.kernel;
+  k.name = "neg";
+  k.symbols = 2;
+  k.inputs = k.outputs = 1;
+  const uint32_t count = b.add({Expression::kSymbol, 1});
+  k.tensors = {{HEDDLE_TYPE_F32, {count}}, {HEDDLE_TYPE_F32, {count}}};
+  portable::Node node;
+  node.extents = {count};
+  node.reads.resize(1);
+  node.reads[0].place = {b.dim(0)};
+  node.bodies.resize(1);
+  node.bodies[0].instructions = {{Op::kNegF, Scalar::kF32, 1}};
+  node.bodies[0].yields = {2};
+  node.results = {1};
+  k.nodes = {node};
+  k.ops = {{"neg", 1, {}, {k.tensors[1]}, {0}}};
+  k.named_outputs = {1};
+  std::string error;
+  ASSERT_TRUE(portable::verify(&k, &error)) << error;
+  auto own = std::make_shared<ByName>();
+  const portable::Program program(k, own);
+  float in[3] = {1, -2, 3}, out[3] = {};
+  const int64_t symbols[2] = {7, 3};
+  portable::Program::Used used;
+  ASSERT_TRUE(program.run({{reinterpret_cast<char*>(in), sizeof in}, {reinterpret_cast<char*>(out), sizeof out}}, symbols, 2, &error, {},
+                          nullptr, &used))
+      << error;
+  EXPECT_EQ(used.own, 1u);
+  EXPECT_EQ(out[1], 2);
+  using Lists = std::vector<std::vector<int64_t>>;
+  EXPECT_EQ(own->asked, (Lists{{}, {7, 3}}));
+  EXPECT_EQ(own->ran, (Lists{{7, 3}}));
+  portable::parts_of(k, own.get(), symbols);
+  EXPECT_EQ(own->asked.back(), (std::vector<int64_t>{7, 3}));
+}
+
 TEST(PortableOwnKernels, SetsOfNodesRunTogether) {
   std::string error;
   portable::Program::Used used;

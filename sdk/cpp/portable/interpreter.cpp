@@ -170,7 +170,7 @@ Own run_own(const Prepared& prepared, Call& call, const std::vector<uint32_t>& n
   bool is_product = false;
   const Answer answer = ask(kernel, prepared.own.get(), nodes, symbols, &form, &is_product);
   if (answer.kernel.empty()) return Own::kNot;
-  const Offer offer = {kernel, nodes[0], is_product ? &form : nullptr, true, nodes};
+  const Offer offer = {kernel, nodes[0], is_product ? &form : nullptr, true, nodes, values_of(kernel, symbols)};
   const std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
   uint64_t bytes = answer.workspace_bytes;
   if (is_product) {

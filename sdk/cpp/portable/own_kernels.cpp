@@ -104,7 +104,8 @@ Answer ask(const Kernel& kernel, const OwnKernels* own, const std::vector<uint32
   std::string reason;
   *out_is_product = nodes.size() == 1 && find_product(kernel, nodes[0], symbols, form, &reason);
   if (!own) return {{}, "the driver has no kernels of its own", 0, 0};
-  Answer answer = own->takes({kernel, nodes[0], *out_is_product ? form : nullptr, symbols || kernel.symbols == 0, nodes});
+  Answer answer =
+      own->takes({kernel, nodes[0], *out_is_product ? form : nullptr, symbols || kernel.symbols == 0, nodes, values_of(kernel, symbols)});
   if (answer.kernel.empty() && answer.reason.empty()) answer.reason = nodes.size() > 1 ? "the driver does not take the set" : reason;
   return answer;
 }

@@ -10,4 +10,9 @@ namespace heddle::sdk::portable {
 Answer ask(const Kernel& kernel, const OwnKernels* own, const std::vector<uint32_t>& nodes, const int64_t* symbols, ProductForm* form,
            bool* out_is_product);
 
+// As an offer has them; `symbols`: NULL if they are not known.
+inline std::span<const int64_t> values_of(const Kernel& kernel, const int64_t* symbols) {
+  return symbols ? std::span<const int64_t>(symbols, kernel.symbols) : std::span<const int64_t>();
+}
+
 }  // namespace heddle::sdk::portable

@@ -5,6 +5,7 @@
 #define HEDDLE_SDK_PORTABLE_OWN_KERNELS_H_
 
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -50,8 +51,11 @@ struct Offer {
   const Kernel& kernel;
   uint32_t node;                       // the first one of a set
   const ProductForm* product;          // NULL if it has not that form, and for a set
-  bool has_symbols;                    // the numbers of `product` are those of a call
+  bool has_symbols;                    // the numbers of `product` are those of a call; always, if the kernel has no symbols
   const std::vector<uint32_t>& nodes;  // in ascending order: `node` alone, or a set that sets() has named
+  // The value of each symbol of the kernel, for check_names() and for extents. They are known in a call: in run(), and in takes() if has_symbols. Before,
+  // and of a kernel without symbols, there are none.
+  std::span<const int64_t> symbols = {};
 };
 
 struct Answer {
