@@ -55,7 +55,8 @@ void apply_chosen(const std::vector<Change>& changes) {
 
 bool prepare() {
   auto with_all = [](auto function) {
-    function(kObjectMutations, kTransferMutations, kParamIoMutations, kBlocksMutations, kDispatchMutations, kOrderMutations, kOddities);
+    function(kObjectMutations, kTransferMutations, kParamIoMutations, kBlocksMutations, kDispatchMutations, kPortableMutations,
+             kOrderMutations, kOddities);
   };
   with_all([](const auto&... lists) { expect_known(kVariable, lists..., kOfTheEntry); });
   heddle_negotiation_t record = {};

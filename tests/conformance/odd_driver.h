@@ -32,7 +32,7 @@ struct Change {
   void (*apply)();  // changes `odd`
 };
 extern const std::vector<Change> kObjectMutations, kTransferMutations, kParamIoMutations, kBlocksMutations, kDispatchMutations,
-    kOrderMutations;                         // each breaks one rule
+    kPortableMutations, kOrderMutations;     // each breaks one rule
 extern const std::vector<Change> kOddities;  // each keeps all rules
 
 // Gives the driver heddle.blocks/1, without a mistake.

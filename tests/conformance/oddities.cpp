@@ -10,12 +10,19 @@
 #include <map>
 #include <mutex>
 
+#include "heddle/code.h"
 #include "odd_driver.h"
 
 namespace heddle::odd {
 namespace {
 
 using Status = heddle_status_t*;
+
+constexpr std::string_view kAsSample = "sample-portable/1";
+
+heddle_string_t as_portable(heddle_string_t format) {
+  return sdk::view_of(format) == kAsSample ? sdk::string_of(HEDDLE_CODE_PORTABLE) : format;
+}
 
 // Of all oddities that are chosen, in their order; the entry, which fills it, allocates nothing (HD-E-02).
 using DescriptionChange = void (*)(heddle_device_description_t*);
@@ -162,6 +169,21 @@ const std::vector<Change> kOddities = {
        odd.timeline.struct_size = offsetof(heddle_timeline_interface_t, export_handle);
        odd.dispatch.struct_size = offsetof(heddle_dispatch_interface_t, record);
        change_description([](heddle_device_description_t* limits) { limits->features &= ~HEDDLE_DEVICE_RECORDING; });
+     }},
+    {"runs_portable_as_sample",
+     [] {
+       // For the targets of tests/target_plugins: portable code as a format of the device.
+       odd.dispatch.variant_rank = [](heddle_device_t* device, heddle_string_t format, heddle_string_t target,
+                                      uint32_t* out) noexcept -> Status {
+         return good.dispatch.variant_rank(device, as_portable(format), target, out);
+       };
+       odd.dispatch.executable_load = [](heddle_device_t* device, const heddle_executable_params_t* params,
+                                         heddle_executable_t** out) noexcept -> Status {
+         if (!params || sdk::view_of(params->format) != kAsSample) return good.dispatch.executable_load(device, params, out);
+         heddle_executable_params_t changed = *params;
+         changed.format = as_portable(params->format);
+         return good.dispatch.executable_load(device, &changed, out);
+       };
      }},
 };
 

@@ -29,6 +29,7 @@ ANYWHERE = {
     "operation.in_its_place": "it does not run operations for host/1",
     "operation.failure": "it does not run operations for host/1",
     "operation.same_as_kernel": "it does not run operations for host/1",
+    **dict.fromkeys(("portable.products", "portable.convolutions", "portable.tails"), "it does not run portable code"),
     "dispatch.entry_counts": "does not state the arguments of its kernels",
 }
 if kit.SANITIZED:
@@ -94,9 +95,15 @@ class Plugins(unittest.TestCase):
                                                          "transfer.peer_order": "UNIMPLEMENTED"})
 
     def test_the_template_of_a_driver(self):
-        self.conforms(TEMPLATES / "driver/cpp/org.example.sample.toml")
+        template = TEMPLATES / "driver/cpp/org.example.sample.toml"
+        self.conforms(template)
+        # With its own kernels and without, and by copies.
+        for arguments in ((), ("--option", "own_kernels=false"), ("--option", "host_access=false")):
+            _, cases = kit.run(template, "--filter", "portable.", *arguments, *kit.PATIENT)
+            self.assertEqual({name: case["outcome"] for name, case in cases.items()},
+                             dict.fromkeys(("portable.products", "portable.convolutions", "portable.tails"), "passed"), cases)
         # Memory that the host cannot address.
-        self.conforms(TEMPLATES / "driver/cpp/org.example.sample.toml", "--option", "host_access=false", "--filter",
+        self.conforms(template, "--option", "host_access=false", "--filter",
                       "buffer.,transfer.,dispatch.,recording.,failure.,param_io.", absent={"buffer.exhaustion": "more than 4 GiB"}, least=50)
 
     def test_the_template_of_a_driver_in_c(self):

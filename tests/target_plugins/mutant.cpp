@@ -28,6 +28,7 @@
   using Sample = heddle::sdk::target::TargetPlugin<OwnId, T>; \
   }
 #include "sdk/template/target/cpp/target.cpp"
+#include "tests/conformance/portable_mutations.h"
 
 namespace {
 
@@ -110,6 +111,59 @@ void claim_at_random(const heddle_target_graph_t* graph, heddle_target_answer_t*
   out->refusal_count = 0;
 }
 
+// Faults of kernels that the template does not take: every group is claimed as a whole, and its code is portable code under another name, which
+// the change runs_portable_as_sample of tests/conformance/oddities.cpp lets a driver run.
+bool is_fused() {
+  return g_fault.rfind("fused", 0) == 0;
+}
+
+void claim_groups(const heddle_target_graph_t* graph, heddle_target_answer_t* out) {
+  static std::vector<std::vector<uint32_t>> groups;
+  static std::vector<heddle_target_claim_t> claims;
+  groups.assign(graph->group_count, {});
+  claims.clear();
+  for (uint32_t i = 0; i < graph->node_count; ++i) groups[graph->nodes[i].group].push_back(i);
+  for (const std::vector<uint32_t>& group : groups)
+    claims.push_back(
+        {sizeof(heddle_target_claim_t), static_cast<uint32_t>(group.size()), group.data(), string_of("fused"), string_of(""), 0});
+  out->claims = claims.data();
+  out->claim_count = static_cast<uint32_t>(claims.size());
+  out->claim_stride = sizeof(heddle_target_claim_t);
+  out->refusal_count = 0;
+}
+
+heddle_status_t* emit_fused(const heddle_target_kernel_t* asked, heddle_target_code_t* out) {
+  static std::string text;
+  static heddle_target_entry_t entry;
+  static const heddle_target_expression_t one = {HEDDLE_TARGET_CONSTANT, 0, 0, 0, 1};
+  std::vector<heddle::sdk::portable::Kernel> kernels;
+  std::string error;
+  if (!heddle::sdk::portable::read_image(view_of(asked->code), &kernels, &error))
+    return heddle::sdk::status(g_host, HEDDLE_STATUS_INVALID_ARGUMENT, "the mutant cannot read: %s", error.c_str());
+  heddle::sdk::portable::Kernel& kernel = kernels[0];
+  if (is("fused_without_bias")) heddle::odd::without(kernel, heddle::sdk::portable::Op::kAddF);
+  if (is("fused_without_activation")) heddle::odd::without(kernel, heddle::sdk::portable::Op::kMaximumF);
+  if (is("fused_without_padding")) heddle::odd::without_padding(kernel);
+  if (is("fused_without_strides")) heddle::odd::without_strides(kernel);
+  const std::string code = heddle::sdk::portable::write_kernel(kernel);
+  text = heddle::sdk::portable::write_image({{kernel.name, code}});
+  entry = {};
+  entry.struct_size = sizeof entry;
+  entry.name = asked->name;
+  entry.binding_count = asked->input_count + asked->output_count;
+  entry.constants_bytes = asked->symbol_count * 8;
+  entry.workgroup_size = 1;
+  out->format = string_of("sample-portable/1");
+  out->target = string_of("generic");
+  out->bytes = string_of(text);
+  out->entries = &entry;
+  out->entry_count = 1;
+  out->entry_stride = sizeof entry;
+  out->expressions = &one;
+  out->expression_count = 1;
+  return nullptr;
+}
+
 // What `close` of any target, and the claim of another, must leave alone: kept for each, unless the fault is to share it.
 std::vector<heddle_target_claim_t>& claims_of(heddle_target_t* target) {
   static std::mutex mutex;
@@ -145,6 +199,10 @@ heddle_status_t* claim(heddle_target_t* target, const heddle_target_graph_t* giv
   if (is("claim_leaks")) std::memset(std::malloc(1 << 20), 1, 1 << 20);
   if (is("random")) {
     claim_at_random(graph, out);
+    return nullptr;
+  }
+  if (is_fused()) {
+    claim_groups(graph, out);
     return nullptr;
   }
   if (heddle_status_t* failed = g_inner->claim(target, graph, out)) return failed;
@@ -186,6 +244,7 @@ heddle_status_t* claim(heddle_target_t* target, const heddle_target_graph_t* giv
 
 heddle_status_t* emit(heddle_target_t* target, const heddle_target_kernel_t* kernel, heddle_target_code_t* out) {
   if (is("random")) return heddle::sdk::status(g_host, HEDDLE_STATUS_UNIMPLEMENTED, "claims at random have no code");
+  if (is_fused()) return emit_fused(kernel, out);
   const bool is_first = view_of(kernel->name).rfind("c0_", 0) == 0;
   if (is_first) {
     if (heddle_status_t* failed = misbehave("emit")) return failed;

@@ -12,6 +12,9 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
 from heddle_command import TIMEOUT_S, environment, heddle_path
 from target_plugins_test import DRIVER, MANIFEST, MUTANT, SANITIZE, TARGET
 
+# The template's driver, which also runs the code of the faults that begin with "fused".
+FUSED_DRIVER = DRIVER.parents[2] / "odd_driver" / "test.odd_driver.toml" if DRIVER else None
+NEEDS_PRODUCTS = {"target.fused_products": "product", "target.fused_convolutions": "convolution"}
 # Faults by the case that finds them.
 FOUND_BY = {
     "target.answers": (
@@ -25,8 +28,10 @@ FOUND_BY = {
     "target.same": ["claim_varies", "emit_varies"],
     "target.inspect": ["inspect_crash", "inspect_hang", "inspect_exit", "inspect_status", "emit_missing_entry", "emit_lying_record", "emit_damaged_code"],
     "target.numbers": ["emit_wrong_numbers", "emit_loses_device", "emit_writes_input", "emit_writes_less", "emit_endless"],
+    "target.fused_products": ["fused_without_bias", "fused_without_activation"],
+    "target.fused_convolutions": ["fused_without_bias", "fused_without_activation", "fused_without_padding", "fused_without_strides"],
     "target.damaged_code": ["damaged_crash"],
-    "target.wrong_numbers": ["numbers_crash"],
+    "target.wrong_references": ["numbers_crash"],
     "target.newer": ["newer_ignored", "answer_too_long"],
     "target.missing_arrays": ["missing_arrays_crash"],
     "target.inspect_damaged": ["inspect_damaged_crash"],
@@ -47,7 +52,7 @@ class TargetKit(unittest.TestCase):
     def kit(self, manifest, *arguments):
         """The results by case, and the exit code."""
         process = subprocess.run([str(heddle_path().parent / "heddle-conformance"), "--plugin", str(manifest), "--json", *arguments],
-                                 text=True, capture_output=True, timeout=TIMEOUT_S, env=environment())
+                                 text=True, capture_output=True, timeout=TIMEOUT_S, env=environment() | {"ODD_DRIVER": "runs_portable_as_sample"})
         self.assertIn(process.returncode, (0, 1), process.stdout[-4000:] + process.stderr[-4000:])
         return {each["name"]: each for each in json.loads(process.stdout)["cases"]}, process.returncode
 
@@ -63,17 +68,27 @@ class TargetKit(unittest.TestCase):
         self.assertEqual(code, 0)
         for name, each in cases.items():
             if name.startswith("target."):
-                self.assertEqual(each["outcome"], "passed", (name, each["texts"]))
+                self.assertEqual(each["outcome"], "absent" if name in NEEDS_PRODUCTS else "passed", (name, each["texts"]))
+        for name, what in NEEDS_PRODUCTS.items():  # it takes the activation alone
+            self.assertIn(f"none of its code has a {what}", cases[name]["texts"][0])
         self.assertGreaterEqual(len(cases), 25)
 
     def test_without_a_driver(self):
-        cases, code = self.kit(TARGET / "org.example.sample_target.toml", "--filter", "target.numbers")
-        self.assertEqual((cases["target.numbers"]["outcome"], code), ("absent", 0))
-        self.assertIn("--driver", cases["target.numbers"]["texts"][0])
+        names = ["target.numbers", *NEEDS_PRODUCTS]
+        cases, code = self.kit(TARGET / "org.example.sample_target.toml", "--filter", ",".join(names))
+        self.assertEqual(code, 0)
+        for name in names:
+            self.assertEqual(cases[name]["outcome"], "absent")
+            self.assertIn("--driver", cases[name]["texts"][0])
 
     def test_guards_on_all_entries_are_no_fault(self):
         cases, code = self.kit(self.mutant("emit_guarded"), "--filter", "target.answers,target.numbers", "--driver", DRIVER / "org.example.sample.toml")
         self.assertEqual(code, 0, cases)
+
+    def test_fused_code_without_a_fault_passes(self):
+        cases, code = self.kit(self.mutant("fused"), "--filter", ",".join(["target.answers", *NEEDS_PRODUCTS]), "--driver", FUSED_DRIVER)
+        self.assertEqual({name: each["outcome"] for name, each in cases.items()}, dict.fromkeys(["target.answers", *NEEDS_PRODUCTS], "passed"), cases)
+        self.assertEqual(code, 0)
 
     def test_every_behavior_has_a_mutant(self):
         listed = subprocess.run([str(heddle_path().parent / "heddle-conformance"), "--list"], text=True, capture_output=True, check=True, env=environment())
@@ -91,7 +106,8 @@ class TargetKit(unittest.TestCase):
                     continue
                 with self.subTest(fault):
                     limit = "3" if fault.endswith(("_hang", "_endless")) else "60"
-                    cases, code = self.kit(self.mutant(fault), "--filter", case, "--time-limit", limit, "--driver", DRIVER / "org.example.sample.toml")
+                    driver = FUSED_DRIVER if fault.startswith("fused") else DRIVER / "org.example.sample.toml"
+                    cases, code = self.kit(self.mutant(fault), "--filter", case, "--time-limit", limit, "--driver", driver)
                     self.assertEqual((cases[case]["outcome"], code), ("failed", 1), (fault, cases[case]["texts"]))
 
     def test_manifests_with_mistakes(self):

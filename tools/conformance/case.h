@@ -34,6 +34,7 @@ void add_transfer_cases(Cases* out);
 void add_param_io_cases(Cases* out);
 void add_blocks_cases(Cases* out);
 void add_dispatch_cases(Cases* out);
+void add_portable_cases(Cases* out);
 void add_recording_cases(Cases* out);
 void add_timeline_cases(Cases* out);
 void add_failure_cases(Cases* out);

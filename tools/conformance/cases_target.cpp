@@ -132,16 +132,18 @@ struct Called {
   std::string kernel;
   std::vector<bool> is_float;  // each result
   std::vector<Call> calls;
+  bool has_product = false;
 };
 
-std::vector<Called> kernels_of_graphs(uint32_t graphs, size_t* out_without) {
+std::vector<Called> kernels_of_graphs(std::vector<MadeGraph> graphs, size_t* out_without) {
   std::vector<Called> kernels;
   TargetSession session;
-  for (uint32_t i = 0; i < graphs; ++i) {
-    const Compiled compiled = compile(session, random_numbers(), kNodes);
+  for (MadeGraph& made : graphs) {
+    const Compiled compiled = compile(session, std::move(made));
     const size_t first = kernels.size();
     for (const Emitted& each : compiled.emitted) {
       Called& called = kernels.emplace_back(Called{each.code, each.kernel.asked.name, {}, {}});
+      for (const portable::Node& node : each.kernel.kernel.nodes) called.has_product |= node.kind == portable::NodeKind::kContract;
       for (uint32_t value : each.kernel.outputs) called.is_float.push_back(compiled.made.graph.values[value].type == HEDDLE_TYPE_F32);
     }
     for (const std::vector<int64_t>& symbols : {std::vector<int64_t>{13, 7}, {1, 1}, {64, 33}}) {
@@ -199,41 +201,30 @@ void run_call(Session& session, const Called& called, const Call& call, heddle_e
   const int64_t workgroups = value_of(code.expressions, chosen->workgroups, call.symbols);
   REQUIRE(workgroups >= 1 && workgroups <= UINT32_MAX, "entry '%s' has %lld workgroups for symbols %lld and %lld", chosen->name.c_str(),
           static_cast<long long>(workgroups), static_cast<long long>(call.symbols[0]), static_cast<long long>(call.symbols[1]));
-  std::vector<heddle_buffer_t*> buffers;
-  List list;
-  list.bindings.emplace_back();
-  list.constants.push_back(call.symbols);
+  std::vector<heddle_binding_t> bindings;
   auto bind = [&](const std::vector<char>& bytes, bool is_input) {
-    buffers.push_back(session.buffer(std::max<uint64_t>(session.round_up(bytes.size()), 4)));
+    heddle_buffer_t* buffer = session.buffer(std::max<uint64_t>(session.round_up(bytes.size()), 4));
     const std::vector<char> other(bytes.size(), 0x77);  // results have to be written
-    session.upload(buffers.back(), 0, is_input ? bytes.data() : other.data(), bytes.size());
-    list.bindings.back().push_back({buffers.back(), 0, bytes.size()});
+    session.upload(buffer, 0, is_input ? bytes.data() : other.data(), bytes.size());
+    bindings.push_back({buffer, 0, bytes.size()});
   };
   for (const std::vector<char>& input : call.inputs) bind(input, true);
   for (const std::vector<char>& output : call.expected) bind(output, false);
-  heddle_command_t command = {};
-  command.kind = HEDDLE_COMMAND_DISPATCH;
-  command.as.dispatch = {entry,
-                         list.bindings.back().data(),
-                         list.constants.back().data(),
-                         static_cast<uint32_t>(list.bindings.back().size()),
-                         static_cast<uint32_t>(list.constants.back().size() * 8),
-                         {static_cast<uint32_t>(workgroups), 1, 1},
-                         0};
-  list.commands.push_back(command);
+  List list;
+  list.dispatch(entry, bindings, call.symbols, static_cast<uint32_t>(workgroups));
   Result ran = session.try_run(list);
   CHECK(ran.ok(), "running kernel '%s' with symbols %lld and %lld returned %s", called.kernel.c_str(),
         static_cast<long long>(call.symbols[0]), static_cast<long long>(call.symbols[1]), ran.text().c_str());
   for (size_t i = 0; ran.ok() && i < call.expected.size(); ++i) {
-    const std::vector<char> got = session.download(buffers[call.inputs.size() + i], 0, call.expected[i].size());
+    const std::vector<char> got = session.download(bindings[call.inputs.size() + i].buffer, 0, call.expected[i].size());
     const std::string wrong = difference(got, call.expected[i], called.is_float[i]);
     CHECK(wrong.empty(), "result %zu of kernel '%s' (%s) with symbols %lld and %lld is wrong: %s", i, called.kernel.c_str(),
           code.note.c_str(), static_cast<long long>(call.symbols[0]), static_cast<long long>(call.symbols[1]), wrong.c_str());
   }
   for (size_t i = 0; ran.ok() && i < call.inputs.size(); ++i)
-    CHECK(session.download(buffers[i], 0, call.inputs[i].size()) == call.inputs[i], "kernel '%s' wrote to its input %zu",
+    CHECK(session.download(bindings[i].buffer, 0, call.inputs[i].size()) == call.inputs[i], "kernel '%s' wrote to its input %zu",
           called.kernel.c_str(), i);
-  for (heddle_buffer_t* each : buffers) session.free(each);
+  for (const heddle_binding_t& each : bindings) session.free(each.buffer);
 }
 
 void run_kernel(Session& session, const Called& called) {
@@ -272,22 +263,54 @@ void run_kernel(Session& session, const Called& called) {
   session.tables().dispatch.executable_unload(executable);
 }
 
-void numbers_are_right() {
-  if (settings().driver.empty()) absent("name the driver that runs its code with --driver, to compare numbers with those of portable code");
+// Runs the code of the graphs by the driver. Kernels that ran: how many, and how many of them with a product.
+struct Ran {
+  size_t kernels, products;
+};
+Ran run_graphs(std::vector<MadeGraph> graphs) {
+  size_t without = 0, calls = 0;
+  Ran ran = {0, 0};
   use_driver(false);
-  size_t without = 0, calls = 0, done = 0;
-  const std::vector<Called> kernels = kernels_of_graphs(kGraphs, &without);
+  const std::vector<Called> kernels = kernels_of_graphs(std::move(graphs), &without);
   if (kernels.empty()) absent("it gave no code for the kit's graphs");
   use_driver(true);
   REQUIRE(plugin().is_driver(), "--driver %s is no driver", settings().driver.c_str());
   Session session;
   // Some drivers compile for a second for each kernel. The case runs twice.
   const auto most_ns = static_cast<uint64_t>(settings().time_limit_s * 1e9 / 4);
-  for (const uint64_t start = now_ns(); done < kernels.size() && !failed() && (done == 0 || now_ns() - start < most_ns); ++done) {
-    run_kernel(session, kernels[done]);
-    calls += kernels[done].calls.size();
+  const uint64_t start = now_ns();
+  for (; ran.kernels < kernels.size() && !failed() && (ran.kernels == 0 || now_ns() - start < most_ns); ++ran.kernels) {
+    const Called& called = kernels[ran.kernels];
+    run_kernel(session, called);
+    calls += called.calls.size();
+    ran.products += called.has_product && !called.calls.empty();
   }
-  note("%zu calls of %zu of %zu kernels; %zu more run portable code by their guards", calls, done, kernels.size(), without);
+  note("%zu calls of %zu of %zu kernels; %zu more run portable code by their guards", calls, ran.kernels, kernels.size(), without);
+  return ran;
+}
+
+void need_driver() {
+  if (settings().driver.empty()) absent("name the driver that runs its code with --driver, to compare numbers with those of portable code");
+}
+
+void numbers_are_right() {
+  need_driver();
+  std::vector<MadeGraph> graphs;
+  for (uint32_t i = 0; i < kGraphs; ++i) graphs.push_back(make_graph(random_numbers(), kNodes));
+  run_graphs(std::move(graphs));
+}
+
+// A target that takes the activation alone has shown nothing of this.
+void fused_products_are_right() {
+  need_driver();
+  const Ran ran = run_graphs(make_fused_products(random_numbers()));
+  if (!failed() && ran.products == 0) absent("none of its code has a product of matrices");
+}
+
+void fused_convolutions_are_right() {
+  need_driver();
+  const Ran ran = run_graphs(make_fused_convolutions(random_numbers()));
+  if (!failed() && ran.products == 0) absent("none of its code has a convolution");
 }
 
 }  // namespace
@@ -306,7 +329,11 @@ void add_target_cases(Cases* out) {
         Kind::kTarget},
        {"target.inspect", "inspect reads from code what emit said of it", inspect_finds_what_emit_said, Kind::kTarget},
        {"target.numbers", "the code of random graphs computes on the driver what portable code computes", numbers_are_right, Kind::kTarget,
-        false, true}});
+        false, true},
+       {"target.fused_products", "so does that of products of matrices with a bias and an activation", fused_products_are_right,
+        Kind::kTarget, false, true},
+       {"target.fused_convolutions", "so does that of convolutions with padding, strides, dilations, a bias and an activation",
+        fused_convolutions_are_right, Kind::kTarget, false, true}});
 }
 
 }  // namespace heddle::conformance

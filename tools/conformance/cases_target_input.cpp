@@ -75,7 +75,7 @@ void damaged_code_is_refused() {
   compile(session, random_numbers(), 16);
 }
 
-void wrong_numbers_are_refused() {
+void wrong_references_are_refused() {
   TargetSession session;
   const target::Graph right = compile(session, random_numbers(), 16).made.graph;
   heddle_target_answer_t answer;
@@ -305,8 +305,8 @@ void add_target_input_cases(Cases* out) {
       out->end(),
       {{"target.damaged_code", "damaged portable code is refused with a reason, and the target goes on", damaged_code_is_refused,
         Kind::kTarget},
-       {"target.wrong_numbers", "graphs that refer to kernels, values, groups or expressions that do not exist are refused",
-        wrong_numbers_are_refused, Kind::kTarget},
+       {"target.wrong_references", "graphs that refer to kernels, values, groups or expressions that do not exist are refused",
+        wrong_references_are_refused, Kind::kTarget},
        {"target.missing_arrays", "graphs that count what they do not have are refused", missing_arrays_are_refused, Kind::kTarget},
        {"target.newer", "fields of newer versions are ignored if they are 0, and refused otherwise; answers have the caller's size",
         newer_structs, Kind::kTarget},

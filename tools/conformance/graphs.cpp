@@ -12,6 +12,7 @@
 #include "case.h"
 #include "heddle/sdk/portable/interpreter.h"
 #include "heddle/sdk/portable/ops.h"
+#include "kernel_builder.h"
 
 namespace heddle::conformance {
 namespace {
@@ -19,40 +20,6 @@ namespace {
 using portable::Expression;
 using portable::Op;
 using portable::Scalar;
-
-// An extent: a constant, or the negative number of a symbol, minus 1.
-using Extent = int64_t;
-constexpr Extent symbol(int64_t number) {
-  return -1 - number;
-}
-using Shape = std::vector<Extent>;
-
-// Builds a kernel; equal expressions are one.
-class Builder {
- public:
-  explicit Builder(portable::Kernel* kernel) : kernel_(kernel) {}
-  uint32_t add(const Expression& expression) {
-    const auto key = std::tuple(static_cast<int>(expression.kind), expression.value, expression.a, expression.b);
-    const auto [found, is_new] = known_.try_emplace(key, static_cast<uint32_t>(kernel_->expressions.size()));
-    if (is_new) kernel_->expressions.push_back(expression);
-    return found->second;
-  }
-  uint32_t extent(Extent of) { return of >= 0 ? add({Expression::kConstant, of, 0, 0}) : add({Expression::kSymbol, -1 - of, 0, 0}); }
-  uint32_t dimension(int64_t number) { return add({Expression::kDimension, number, 0, 0}); }
-  std::vector<uint32_t> extents(const Shape& shape) {
-    std::vector<uint32_t> out;
-    for (Extent each : shape) out.push_back(extent(each));
-    return out;
-  }
-  uint32_t tensor(heddle_element_type_t type, const Shape& shape) {
-    kernel_->tensors.push_back({type, extents(shape)});
-    return static_cast<uint32_t>(kernel_->tensors.size() - 1);
-  }
-
- private:
-  portable::Kernel* kernel_;
-  std::map<std::tuple<int, int64_t, uint32_t, uint32_t>, uint32_t> known_;
-};
 
 struct Value {
   heddle_element_type_t type;
@@ -66,13 +33,56 @@ class Maker {
 
   MadeGraph make() {
     target::Graph& graph = made_.graph;
-    graph.function = "main";
-    graph.symbol_count = kSymbols;
     for (const Shape& shape : {Shape{symbol(0), 8}, Shape{symbol(0), 8}, Shape{8, symbol(1)}, Shape{1, 1}, Shape{symbol(0), symbol(1)}}) {
       add_value(HEDDLE_TYPE_F32, shape, chance(3) == 0 ? HEDDLE_TARGET_VALUE_KNOWN : 0);
     }
     add_value(HEDDLE_TYPE_I32, {symbol(0), 8}, 0);
     while (graph.nodes.size() < node_count_) add_node();
+    return finished();
+  }
+
+  MadeGraph make_product(const ProductShape& of) {
+    const Value left = given(of.is_left_transposed ? Shape{of.depth, of.rows} : Shape{of.rows, of.depth});
+    const Value right =
+        given(of.is_right_transposed ? Shape{of.columns, of.depth} : Shape{of.depth, of.columns}, HEDDLE_TARGET_VALUE_KNOWN);
+    kernel_ = product_kernel(of, kSymbols);
+    return with_tail("matmul", {left, right}, {of.rows, of.columns});
+  }
+
+  MadeGraph make_convolution(const ConvolutionShape& of) {
+    const Value image = given({of.images, of.in[0], of.in[1], of.channels});
+    const Value filter = given({of.window[0], of.window[1], of.channels, of.filters}, HEDDLE_TARGET_VALUE_KNOWN);
+    kernel_ = convolution_kernel(of, kSymbols);
+    return with_tail("conv", {image, filter}, {of.images, of.out(0), of.out(1), of.filters});
+  }
+
+ private:
+  Value given(const Shape& shape, uint32_t flags = 0) {
+    add_value(HEDDLE_TYPE_F32, shape, flags);
+    return values_.back();
+  }
+
+  // kernel_, then the sum with a vector, then what is not negative of it; all in one group.
+  MadeGraph with_tail(const char* name, const std::vector<Value>& inputs, const Shape& shape) {
+    const Value bias = given({shape.back()}, HEDDLE_TARGET_VALUE_KNOWN);
+    add_made(name, inputs, HEDDLE_TYPE_F32, shape, true);
+    const auto rank = static_cast<uint32_t>(shape.size());
+    const std::vector<Value> added = {values_.back(), bias};
+    Builder builder = begin(added, HEDDLE_TYPE_F32, shape);
+    portable::Node node;
+    node.extents = builder.extents(shape);
+    node.reads = {read_of(builder, 0, own_place(rank)), read_of(builder, 1, {rank - 1})};
+    node.bodies = {{{}, {{Op::kAddF, Scalar::kF32, rank, rank + 1, 0, 0}}, {rank + 2}}};
+    this->name("add", {0, this->name("broadcast", {1}, {{"dimensions", std::vector<int64_t>{rank - 1}}})});
+    finish("add", added, HEDDLE_TYPE_F32, shape, std::move(node), false);
+    relu(values_.back());
+    return finished();
+  }
+
+  MadeGraph finished() {
+    target::Graph& graph = made_.graph;
+    graph.function = "main";
+    graph.symbol_count = kSymbols;
     std::vector<bool> is_read(graph.values.size());
     for (const target::Node& node : graph.nodes) {
       for (uint32_t input : node.inputs) is_read[input] = true;
@@ -88,7 +98,6 @@ class Maker {
     return std::move(made_);
   }
 
- private:
   uint64_t chance(uint64_t of) { return random_() % of; }
 
   uint32_t add_value(heddle_element_type_t type, const Shape& shape, uint32_t flags) {
@@ -182,6 +191,11 @@ class Maker {
     kernel_.named_outputs = {kernel_.inputs + static_cast<uint32_t>(kernel_.ops.size()) - 1};
     std::string error;
     REQUIRE(portable::verify(&kernel_, &error), "the kit has made a wrong kernel of %s: %s", name, error.c_str());
+    add_made(name, inputs, type, shape, begins_group);
+  }
+
+  // A node of the graph, of kernel_, which has everything.
+  void add_made(const char* name, const std::vector<Value>& inputs, heddle_element_type_t type, const Shape& shape, bool begins_group) {
     const std::string code = portable::write_kernel(kernel_);
     const auto [found, is_new] = known_.try_emplace(code, static_cast<uint32_t>(codes_.size()));
     if (is_new) {
@@ -250,6 +264,7 @@ class Maker {
     node.reads.push_back(read_of(builder, 0, own_place(of.shape.size())));
     const auto rank = static_cast<uint32_t>(of.shape.size());
     const uint64_t which = chance(5);
+    if (which == 0) return relu(of);
     if (which == 3) {  // of -|x|
       node.bodies = {{{},
                       {{Op::kAbsF, Scalar::kF32, rank, 0, 0, 0},
@@ -260,13 +275,21 @@ class Maker {
     } else if (which == 4) {  // of |x|
       node.bodies = {{{}, {{Op::kAbsF, Scalar::kF32, rank, 0, 0, 0}, {Op::kSqrtF, Scalar::kF32, rank + 1, 0, 0, 0}}, {rank + 2}}};
       name("sqrt", {name("abs", {0})});
-    } else if (which == 0) {  // relu
-      node.bodies = {{{}, {{Op::kConstant, Scalar::kF32, 0, 0, 0, 0}, {Op::kMaximumF, Scalar::kF32, rank, rank + 1, 0, 0}}, {rank + 2}}};
     } else {
       node.bodies = {{{}, {{which == 1 ? Op::kTanhF : Op::kNegF, Scalar::kF32, rank, 0, 0, 0}}, {rank + 1}}};
     }
     static constexpr const char* kNames[] = {"relu", "tanh", "neg", "exp", "sqrt"};
     finish(kNames[which], {of}, of.type, of.shape, std::move(node), false);
+  }
+
+  void relu(const Value& of) {
+    Builder builder = begin({of}, of.type, of.shape);
+    const auto rank = static_cast<uint32_t>(of.shape.size());
+    portable::Node node;
+    node.extents = builder.extents(of.shape);
+    node.reads.push_back(read_of(builder, 0, own_place(rank)));
+    node.bodies = {{{}, {{Op::kConstant, Scalar::kF32, 0, 0, 0, 0}, {Op::kMaximumF, Scalar::kF32, rank, rank + 1, 0, 0}}, {rank + 2}}};
+    finish("relu", {of}, of.type, of.shape, std::move(node), false);
   }
 
   void transposition(const Value& of) {
@@ -385,6 +408,23 @@ MadeGraph make_graph(std::mt19937_64& random, uint32_t node_count) {
   return Maker(random, node_count).make();
 }
 
+std::vector<MadeGraph> make_fused_products(std::mt19937_64& random) {
+  std::vector<MadeGraph> out;
+  for (const ProductShape& of :
+       {ProductShape{0, symbol(0), 70, 290}, {0, 5, 37, 19, false, true}, {0, symbol(0), symbol(1), 33, true, false}})
+    out.push_back(Maker(random, 0).make_product(of));
+  return out;
+}
+
+std::vector<MadeGraph> make_fused_convolutions(std::mt19937_64& random) {
+  std::vector<MadeGraph> out;
+  for (const ConvolutionShape& of : {ConvolutionShape{symbol(0), {13, 11}, 6, 10, {3, 3}, {2, 1}, {1, 1}, {1, 1}, {1, 2}},
+                                     {2, {9, 10}, 5, 7, {3, 2}, {2, 2}, {1, 2}, {2, 1}, {0, 1}},
+                                     {symbol(0), {6, 6}, 33, 20, {1, 1}}})
+    out.push_back(Maker(random, 0).make_convolution(of));
+  return out;
+}
+
 std::string why_not_claimed(const target::Graph& graph, const std::vector<uint32_t>& nodes) {
   if (nodes.empty()) return "it has no nodes";
   std::set<uint32_t> own;
@@ -460,6 +500,7 @@ bool join(const MadeGraph& made, const target::Claim& claim, uint32_t number, Cl
     }
     portable::Node copy = from.nodes[0];
     for (uint32_t& extent : copy.extents) extent = expressions[extent];
+    for (portable::Within& within : copy.within) within = {expressions[within.index], expressions[within.bound]};
     for (portable::Read& read : copy.reads) {
       read.tensor = tensors[node.inputs[read.tensor]];
       for (uint32_t& place : read.place) place = expressions[place];
@@ -484,7 +525,7 @@ bool join(const MadeGraph& made, const target::Claim& claim, uint32_t number, Cl
       kernel.ops.push_back(std::move(op));
     }
     values[node.outputs[0]] = named(from.named_outputs[0]);
-    if (root.empty() || node.name == "matmul") root = node.name;
+    if (root.empty() || node.name == "matmul" || node.name == "conv") root = node.name;
   }
   for (uint32_t output : out->outputs) kernel.named_outputs.push_back(values[output]);
   // What is computed where it is read is not computed alone, unless something else needs it.

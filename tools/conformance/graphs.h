@@ -25,6 +25,11 @@ struct MadeGraph {
 // Element-wise ops of f32 and i32, products, sums of rows, transpositions, by seed; extents are constants and symbols.
 MadeGraph make_graph(std::mt19937_64& random, uint32_t node_count);
 
+// Graphs of one group, each a product of matrices, or a convolution with padding and strides, to which a vector is added, and of which what is negative
+// becomes 0.
+std::vector<MadeGraph> make_fused_products(std::mt19937_64& random);
+std::vector<MadeGraph> make_fused_convolutions(std::mt19937_64& random);
+
 // Why a claim may not be: a node that does not exist or is there twice, or something between two of its nodes; empty: it may.
 std::string why_not_claimed(const target::Graph& graph, const std::vector<uint32_t>& nodes);
 

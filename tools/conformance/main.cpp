@@ -33,11 +33,11 @@ struct Finding {
 
 std::vector<Case> all_cases() {
   Cases cases;
-  for (auto* add : {add_manifest_cases,        add_plugin_cases,   add_device_cases,      add_buffer_cases,    add_transfer_cases,
-                    add_param_io_cases,        add_blocks_cases,   add_dispatch_cases,    add_recording_cases, add_timeline_cases,
-                    add_failure_cases,         add_lifetime_cases, add_concurrency_cases, add_allocator_cases, add_allocator_order_cases,
-                    add_allocator_usage_cases, add_library_cases,  add_library_run_cases, add_operation_cases, add_target_cases,
-                    add_target_input_cases}) {
+  for (auto* add : {add_manifest_cases,        add_plugin_cases,          add_device_cases,   add_buffer_cases,      add_transfer_cases,
+                    add_param_io_cases,        add_blocks_cases,          add_dispatch_cases, add_portable_cases,    add_recording_cases,
+                    add_timeline_cases,        add_failure_cases,         add_lifetime_cases, add_concurrency_cases, add_allocator_cases,
+                    add_allocator_order_cases, add_allocator_usage_cases, add_library_cases,  add_library_run_cases, add_operation_cases,
+                    add_target_cases,          add_target_input_cases}) {
     add(&cases);
   }
   return cases;

@@ -286,10 +286,15 @@ List& List::copy_2d(heddle_binding_t source, heddle_binding_t target, uint64_t s
 
 List& List::dispatch(const Kernels& kernels, const std::string& entry, std::vector<heddle_binding_t> with, std::vector<int64_t> values,
                      uint32_t x, uint32_t y, uint32_t z) {
+  return dispatch(kernels.entry(entry), std::move(with), std::move(values), x, y, z);
+}
+
+List& List::dispatch(heddle_entry_t* entry, std::vector<heddle_binding_t> with, std::vector<int64_t> values, uint32_t x, uint32_t y,
+                     uint32_t z) {
   bindings.push_back(std::move(with));
   constants.push_back(std::move(values));
   commands.push_back(command(HEDDLE_COMMAND_DISPATCH));
-  commands.back().as.dispatch = {kernels.entry(entry),
+  commands.back().as.dispatch = {entry,
                                  bindings.back().data(),
                                  constants.back().data(),
                                  static_cast<uint32_t>(bindings.back().size()),

@@ -68,6 +68,8 @@ class List {
                 uint64_t rows);
   List& dispatch(const Kernels& kernels, const std::string& entry, std::vector<heddle_binding_t> bindings, std::vector<int64_t> constants,
                  uint32_t x, uint32_t y = 1, uint32_t z = 1);
+  List& dispatch(heddle_entry_t* entry, std::vector<heddle_binding_t> bindings, std::vector<int64_t> constants, uint32_t x, uint32_t y = 1,
+                 uint32_t z = 1);
   // Overwrites all memory to which the commands point, as a caller may do as soon as submit has returned.
   void scribble();
 

@@ -88,8 +88,12 @@ target::Code TargetSession::inspect(const target::Code& code) {
 }
 
 Compiled compile(TargetSession& session, std::mt19937_64& random, uint32_t node_count) {
+  return compile(session, make_graph(random, node_count));
+}
+
+Compiled compile(TargetSession& session, MadeGraph made) {
   Compiled out;
-  out.made = make_graph(random, node_count);
+  out.made = std::move(made);
   out.answer = session.claim(out.made.graph);
   std::vector<bool> is_claimed(out.made.graph.nodes.size());
   uint32_t number = 0;

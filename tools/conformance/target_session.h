@@ -47,6 +47,8 @@ struct Compiled {
   std::vector<Emitted> emitted;
   uint32_t given_back = 0;
 };
+Compiled compile(TargetSession& session, MadeGraph made);
+// Of a random graph.
 Compiled compile(TargetSession& session, std::mt19937_64& random, uint32_t node_count);
 
 // Texts that two answers to the same question share.
