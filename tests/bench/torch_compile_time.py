@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """How long torch.compile takes for BERT: the first call with empty caches, and that of another process which finds the caches. Heddle beside Inductor.
 
-    torch_compile_time.py [--layers 12] [--training] [--rounds 3] [--device cpu] [--keep-traces]
+    torch_compile_time.py [--layers 12] [--training] [--rounds 3] [--device cpu] [--no-traces]
 
 Each measurement is a process of its own; what it takes to import PyTorch and to make the model is not in it. Seconds of the clock, and of processors,
 those of child processes included, which say more on a busy machine. Medians. Needs torch and transformers.
@@ -49,7 +49,7 @@ def child(arguments):
 
 
 def measured(name, folder, given):
-    environment = {**os.environ, **{key: os.path.join(folder, key) for key in CACHES}, "HEDDLE_TORCH_KEEP_TRACES": str(int("--keep-traces" in given))}
+    environment = {**os.environ, **{key: os.path.join(folder, key) for key in CACHES}, "HEDDLE_TORCH_KEEP_TRACES": str(int("--no-traces" not in given))}
     done = subprocess.run([sys.executable, "-B", __file__, "--child", name, *given], capture_output=True, text=True, check=False, env=environment)
     for line in done.stdout.splitlines():
         if line.startswith("FOUND "):
@@ -63,7 +63,7 @@ def main():
     parser.add_argument("--training", action="store_true", help="the backward pass, too")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--keep-traces", action="store_true", help="with HEDDLE_TORCH_KEEP_TRACES=1, of which Inductor knows nothing")
+    parser.add_argument("--no-traces", action="store_true", help="with HEDDLE_TORCH_KEEP_TRACES=0: Dynamo traces in each process")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:

@@ -30,6 +30,7 @@ else:
 CACHE = tempfile.TemporaryDirectory(prefix="heddle-torch-test-")
 os.environ["HEDDLE_TORCH_CACHE"] = os.path.join(CACHE.name, "modules")
 os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(CACHE.name, "graphs")
+os.environ["HEDDLE_TORCH_KEEP_TRACES"] = "0"  # or Dynamo would ask for no graph
 PROCESS = """
 import sys
 import torch, heddle.torch

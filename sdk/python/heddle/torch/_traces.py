@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What Dynamo made of a function, on disk, for other processes: its code, its guards, and what AOTAutograd made of its graph. Only if
-HEDDLE_TORCH_KEEP_TRACES=1 says so.
+"""What Dynamo made of a function, on disk, for other processes: its code, its guards, and what AOTAutograd made of its graph.
+HEDDLE_TORCH_KEEP_TRACES=0 turns it off.
 
-An entry is used if everything that Dynamo has guards for is what it was (_facts.py). Its guards are then built anew, all of them, of the values that
-are there, as Dynamo builds them after a trace, and are checked. So they have the addresses of this process, and what changes later is found as ever.
+An entry is used by the same program (_program.py), if everything that Dynamo has guards for is what it was (_facts.py), and what it has read without
+one (_reads.py). Its guards are then built anew, all of them, of the values that are there, as Dynamo builds them after a trace, and are checked. So
+they have the addresses of this process, and what changes later is found as ever.
 """
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ import inspect
 import os
 import pathlib
 import pickle
-import platform
+import shutil
 import sys
 import time
 import types
@@ -29,8 +30,9 @@ from typing import Any
 
 import torch
 
-from . import _graph_cache
-from ._facts import Facts, Unknown, of_code
+from . import _graph_cache, _program, _reads
+from ._facts import Facts, Unknown, of_code, order_of_sets
+from ._reads import Reads
 from ._records import logger
 from ._tracing import innermost, without_inductor
 from .report import is_open
@@ -40,6 +42,8 @@ try:  # none of this is public; without it, every process traces
     from torch._dynamo.output_graph import OutputGraph, OutputGraphCommon, get_builtins_dict
     from torch._dynamo.types import GuardedCode, wrap_guarded_code
     from torch._dynamo.utils import CleanupHook, CleanupManager, counters, dynamo_timed, get_metrics_context, orig_code_map
+    from torch._dynamo.variables.base import VariableTracker
+    from torch._dynamo.variables.builder import SourcelessBuilder
     from torch._functorch import config as functorch_config
     from torch._functorch._aot_autograd import autograd_cache
     from torch._functorch._aot_autograd.aot_autograd_result import deserialize_bundled_cache_entry
@@ -53,8 +57,11 @@ try:  # none of this is public; without it, every process traces
 except (ImportError, AttributeError):
     _IS_THERE, _Manager = False, object
 
-_MOST_OF_ONE = 8  # entries of a function
+_MOST_OF_ONE = 8  # entries of a function in a program
+_MOST_FOLDERS = 256  # functions in programs
 _ADDRESSES = {"ID_MATCH", "FUNCTION_MATCH", "CLASS_MATCH", "MODULE_MATCH", "CLOSURE_MATCH", "BUILTIN_MATCH"}  # guards of one object
+# Guards that compare with what the value was, beside those of addresses.
+_OF_VALUES = {"BOOL_MATCH", "CONSTANT_MATCH", "EQUALS_MATCH", "NONE_MATCH", "RANGE_ITERATOR_MATCH", "TUPLE_ITERATOR_LEN", "COUNT_ITERATOR_MATCH"}
 _OF_ONE_PROCESS = {"WEAKREF_ALIVE", "DICT_VERSION", "NN_MODULE"}
 # Objects that Facts tells from each other, of which there is one of a kind, or whose likes do the same.
 _NAMED = (bool, type(None), type(Ellipsis), types.FunctionType, types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,
@@ -68,6 +75,9 @@ class _Entry:
     identity: str
     facts: list[str]
     traced: list[tuple[str, str, str]]  # modules, names in them, and their code
+    of_library: list[tuple[str, str, str]]  # globals of Python's own library, for which Dynamo has no guards: modules, names and what they are
+    named: list[tuple[str, str, str]]  # classes and functions without guards: modules, names in them, and what they are
+    asked: list[Any]  # of PyTorch's functions
     state: Any  # of the guards, without values
     shapes: Any  # code of guards for shapes
     imports: dict[str, str]  # globals that the code has, and modules that they are
@@ -85,6 +95,7 @@ class _Recording:
     entry: _Entry | None = None
     installed: dict[str, Any] = dataclasses.field(default_factory=dict)  # globals that Dynamo has made
     reason: str = "there are no guards"
+    reads: Reads = dataclasses.field(default_factory=Reads)
 
 
 _recordings: list[_Recording] = []
@@ -92,17 +103,13 @@ _pending: dict[str, _Recording] = {}
 
 
 def is_wanted() -> bool:
-    return os.environ.get("HEDDLE_TORCH_KEEP_TRACES", "") == "1"
+    return os.environ.get("HEDDLE_TORCH_KEEP_TRACES", "") != "0"
 
 
 def _key(bound: dict[str, Any]) -> str:
-    """Of the function and of what Dynamo reads and has no guards for: settings, and what the machine has."""
-    parts = [_graph_cache.identity(), of_code(bound["code"]), bound["globals"].get("__name__"), bound["one_graph"], torch.__version__, sys.version,
-             platform.machine(), [Facts().of(one.save_config_portable()) for one in (torch._dynamo.config, functorch_config)],
-             _graph_cache.settings(), convert_frame.GlobalStateGuard().__getstate__(), torch.cuda.is_available(),
-             torch.get_float32_matmul_precision(),
-             [getattr(torch.backends.cuda, f"{name}_sdp_enabled")() for name in ("flash", "mem_efficient", "math", "cudnn")],
-             torch.backends.cudnn.benchmark, torch.backends.cudnn.deterministic,
+    """Of the function and of what Dynamo reads and has no guards for: the program, its settings, and what the machine has."""
+    parts = [_graph_cache.identity(), _program.identity(), _program.machine(), _program.settings(), _reads.of_traced(bound["code"]), bound["globals"].get("__name__"), bound["one_graph"], [Facts().of(one.save_config_portable()) for one in (torch._dynamo.config, functorch_config)],
+             _graph_cache.settings(), convert_frame.GlobalStateGuard().__getstate__(),
              sorted(of_code(one.cell_contents.__code__) for one in bound["closure"] or () if _is_function(one))]
     return hashlib.sha256(repr(parts).encode()).hexdigest()
 
@@ -145,27 +152,20 @@ def _place_of(code: types.CodeType, files: dict[str | None, str]) -> tuple[str, 
     """The module, and the name of the function in it that is this code or contains it."""
     name = (code.co_qualname if sys.version_info >= (3, 11) else code.co_name).split(".<locals>")[0]
     module = files.get(code.co_filename)
-    return (module, name) if module is not None and of_code(code) in _codes_at(module, name) else None
+    return (module, name) if module is not None and _reads.of_traced(code) in _reads.codes_at(module, name) else None
 
 
-def _codes_at(module: str, name: str) -> set[str]:
-    found: Any = sys.modules.get(module)
-    for part in name.split("."):
-        found = inspect.getattr_static(found, part, None)
-    codes: set[str] = set()
-    for _ in range(16):  # functions around each other
-        if isinstance(found, types.FunctionType):
-            _add_codes(found.__code__, codes)
-        found = next((inner for inner in (vars(found).get("__wrapped__") if hasattr(found, "__dict__") else None, getattr(found, "__func__", None),
-                                          getattr(found, "fget", None), getattr(found, "func", None)) if inner is not None), None)
-    return codes
+def _library_globals(code: types.CodeType, files: dict[str | None, str]) -> set[tuple[str, str]]:
+    """Modules of Python's own library, and names in them that the code has."""
+    filename = code.co_filename
+    module = filename[len("<frozen "):-1] if filename.startswith("<frozen ") else files.get(filename)
+    if module is None or module not in sys.modules or module.partition(".")[0] not in sys.stdlib_module_names:
+        return set()
+    return {(module, name) for name in _names(code) if name in vars(sys.modules[module])}
 
 
-def _add_codes(code: types.CodeType, codes: set[str]) -> None:
-    codes.add(of_code(code))
-    for one in code.co_consts:
-        if isinstance(one, types.CodeType):
-            _add_codes(one, codes)
+def _fact_at(module: str, name: str) -> str:
+    return Facts().of(vars(sys.modules[module]).get(name), 1)
 
 
 def _facts_of(every: Iterable[Any], get: Callable[[Any], Any], sizes: Any) -> tuple[list[str], set[str]]:
@@ -184,8 +184,20 @@ def _facts_of(every: Iterable[Any], get: Callable[[Any], Any], sizes: Any) -> tu
         kinds = {kind, *(guard.guard_types or ())}
         if kinds & _OF_ONE_PROCESS or (kinds & _ADDRESSES and not isinstance(value, _NAMED)):
             raise Unknown(f"a guard {kind} of {guard.name}, a {type(value).__name__}")
-        shape = (tuple(value.shape), value.stride()) if isinstance(value, torch.Tensor) and guard.originating_source not in sizes else ""
-        said.add(f"{kind} {guard.name}: {facts.of(value)} {shape}")
+        try:
+            if hasattr(type(value), "__next__"):
+                raise Unknown(f"a {type(value).__qualname__}, of which it is not known what is left")
+            if kinds & (_OF_VALUES | _ADDRESSES):
+                Facts().exact(value)
+            fact = facts.of(value)
+        except Unknown as wrong:
+            raise Unknown(f"a guard {kind} of {guard.name}: {wrong}") from wrong
+        shape: Any = ""
+        if isinstance(value, torch.Tensor) and guard.originating_source not in sizes:
+            shape = (tuple(value.shape), value.stride())
+        elif isinstance(value, (set, frozenset)):  # Dynamo may have gone through it, in an order that differs between processes
+            shape = [facts.of(one) for one in value]
+        said.add(f"{kind} {guard.name}: {fact} {shape}")
     return sorted(said), facts.codes
 
 
@@ -226,18 +238,22 @@ def _note_guards(recording: _Recording, output: Any, manager: _Guards) -> None:
     state = dataclasses.replace(output.dump_guards_state(), local_scope={}, global_scope={}, _guards=torch._guards.GuardsSet(OrderedSet(plain)),
                                 input_source_to_sizes_strides=sizes)
     files = {getattr(one, "__file__", None): name for name, one in list(sys.modules.items())}
-    traced = set()
+    traced: set[tuple[str, str, str]] = set()
+    of_library: set[tuple[str, str]] = set()
     for code in output.tracing_context.traced_code:
         if {"environ", "getenv"} & set(code.co_names):
             raise Unknown(f"{code.co_name} reads the environment")
         place = _place_of(code, files)
+        of_library |= _library_globals(code, files)
         if place is not None:
-            traced.add((*place, of_code(code)))
-        elif of_code(code) not in codes and not code.co_filename.startswith("<frozen"):
+            traced.add((*place, _reads.of_traced(code)))
+        elif (of_code(code) not in codes or order_of_sets(code)) and not code.co_filename.startswith("<frozen"):
             raise Unknown(f"no name is known for {code.co_name} in {code.co_filename}, line {code.co_firstlineno}")
+    globals_of_library = [(module, name, _fact_at(module, name)) for module, name in sorted(of_library)]
+    named = recording.reads.facts()
     recording.installed = {one.name: output.global_scope[one.name] for one in output.cleanups}
     recording.installed.pop(state.name_of_builtins_dict_key_in_fglobals, None)
-    recording.entry = _Entry(_graph_cache.identity(), facts, sorted(traced), state, manager.shape_code_parts, dict(output.import_sources), None, "")
+    recording.entry = _Entry(_graph_cache.identity(), facts, sorted(traced), globals_of_library, named, recording.reads.asked, state, manager.shape_code_parts, dict(output.import_sources), None, "")
 
 
 def _finish(recording: _Recording, code: types.CodeType) -> None:
@@ -279,6 +295,9 @@ def _write(key: str, graph: bytes) -> None:
         os.makedirs(recording.path, exist_ok=True)
         for old in _candidates(recording.path)[_MOST_OF_ONE - 1:]:
             old.unlink(missing_ok=True)
+        folders = _candidates(recording.path.parent)
+        for old in folders[_MOST_FOLDERS:]:
+            shutil.rmtree(old, ignore_errors=True)
         write_atomic(os.path.join(recording.path, hashlib.sha256(content).hexdigest()), content)
         counters["heddle"]["trace_saved"] += 1
     except Exception as wrong:
@@ -298,7 +317,8 @@ def _found(folder: pathlib.Path, bound: dict[str, Any]) -> Any:
             with get_metrics_context(), dynamo_timed("_compile.compile_inner", phase_name="entire_frame_compile"):  # guards count what they do
                 found = _used(entry, bound)
             with contextlib.suppress(OSError):
-                os.utime(path)  # those that are used stay
+                for one in (path, folder):  # those that are used stay
+                    os.utime(one)
             return found
         except Exception as wrong:
             logger.info("%s is not what Dynamo would make: %s", path, wrong)
@@ -309,8 +329,14 @@ def _used(entry: _Entry, bound: dict[str, Any]) -> Any:
     if entry.identity != _graph_cache.identity():
         raise Unknown("it was made by another version of Heddle")
     for module, name, digest in entry.traced:
-        if digest not in _codes_at(importlib.import_module(module).__name__, name):
+        if digest not in _reads.codes_at(importlib.import_module(module).__name__, name):
             raise Unknown(f"{module}.{name} is another function")
+    for module, name, said in entry.of_library:
+        importlib.import_module(module)
+        if _fact_at(module, name) != said:
+            raise Unknown(f"{module}.{name} is something else")
+    _reads.check(entry.asked)
+    _reads.check_named(entry.named)
     scope = bound["globals"]
     named = {alias: importlib.import_module(module) for alias, module in entry.imports.items()}
     if entry.state.name_of_builtins_dict_key_in_fglobals is not None:
@@ -415,6 +441,13 @@ def _install_global(inner: Callable[..., str], self: Any, prefix: str, value: An
     return name
 
 
+def _note_sourceless(inner: Callable[..., Any], translator: Any, value: Any) -> Any:
+    """In the place of SourcelessBuilder.create."""
+    if _recordings and not isinstance(value, VariableTracker):
+        _recordings[-1].reads.note(value, sys._getframe(1))
+    return inner(translator, value)
+
+
 def _note_key(inner: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """In the place of autograd_cache.autograd_cache_key."""
     result = inner(*args, **kwargs)
@@ -439,8 +472,20 @@ def _note_written(inner: Callable[..., Any], key: str, content: bytes) -> None:
     _write(key, content)
 
 
+@functools.lru_cache(maxsize=1)
+def is_possible() -> bool:
+    """Whether this version of PyTorch has what is replaced here, with these arguments. 2.13 has; 2.11 has not. It is looked at before anything is replaced."""
+    if not _IS_THERE:
+        return False
+    of_compile = {"code", "globals", "locals", "closure", "compiler_fn", "one_graph", "hooks", "cache_entries", "export", "package", "compile_id"}
+    wanted = ((convert_frame._compile, of_compile),
+              (convert_frame.DynamoOutput.build_guards, {"code", "hooks", "save", "cache_entries"}), (SourcelessBuilder.create, {"tx", "value"}),
+              (_Manager.__init__, {"shape_code_parts", "save_guards"}))
+    return all(names <= set(inspect.signature(function).parameters) for function, names in wanted)
+
+
 def install() -> None:
-    if not _IS_THERE or not is_wanted() or hasattr(convert_frame._compile, "_heddle"):
+    if not is_possible() or not is_wanted() or hasattr(convert_frame._compile, "_heddle"):
         return
     compiled = functools.partial(_compiled, convert_frame._compile, inspect.signature(convert_frame._compile))
     setattr(compiled, "_heddle", True)
@@ -450,6 +495,7 @@ def install() -> None:
     for method in ("install_global", "install_global_by_id"):
         inner = getattr(OutputGraph, method)
         setattr(OutputGraph, method, functools.partialmethod(functools.partial(_install_global, inner)))
+    setattr(SourcelessBuilder, "create", staticmethod(functools.partial(_note_sourceless, SourcelessBuilder.create)))
     setattr(autograd_cache, "autograd_cache_key", functools.partial(_note_key, autograd_cache.autograd_cache_key))
     cache = autograd_cache.AOTAutogradCache
     setattr(cache, "_lookup", staticmethod(functools.partial(_note_read, cache._lookup)))
