@@ -380,15 +380,16 @@ class TargetPlugins(HeddleTestCase):
     def test_numbers_are_verified(self):
         plugin, said = self.verify("")
         count = len(plugin["claimed"])
-        self.assertIn(f"verified {count} of {count} kernels of target plugin 'org.example.sample_target' 0.1.0; 0 have other numbers than portable code, 0 failed", said)
+        self.assertIn(f"compared {count} of {count} kernels of target plugin 'org.example.sample_target' 0.1.0 with portable code; 0 have other numbers, 0 failed", said)
         for fault, reason, failing in (("emit_wrong_numbers", "differs from that of portable code", 0), ("emit_writes_less", "differs", 0),
                                        ("emit_loses_device", "the device is gone", 1), ("emit_endless", "it did not end within 2 s", 1)):
             with self.subTest(fault):
                 wrong, said = self.verify(fault, *(("--target-seconds", "2") if fault == "emit_endless" else ()))
                 self.assertIn("target plugin 'test.mutant_target' 0.1.0: 'c0_add' is wrong, and becomes portable code", said)
                 self.assertIn(reason, said)
-                self.assertIn(f"{1 - failing} have other numbers than portable code, {failing} failed", said)
+                self.assertIn(f"{1 - failing} have other numbers, {failing} failed", said)
                 self.assertEqual([each["kernel"] for each in wrong["claimed"]], [each["kernel"] for each in plugin["claimed"]][1:])
+                self.assertIn("it was refused by name", [each["reason"] for each in wrong["refused"]])
         failed = self.fail_with(4, "compile", self.path, "-o", self.folder / "m.heddle", "--target", "sample", "--target-plugin", TARGET, "--verify-target")
         self.assertIn("verifying the code of target plugin 'org.example.sample_target' 0.1.0 failed", failed.stderr)
         failed = self.fail_with((1, 2), "compile", self.path, "-o", self.folder / "m.heddle", "--verify-target")

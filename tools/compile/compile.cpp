@@ -317,16 +317,16 @@ int verify(const std::string& module, const Json& report, unsigned seconds, std:
                    printable(who).c_str(), printable(one.kernel).c_str(), printable(one.reason).c_str());
     }
     if (!verified.failure.empty()) {
-      const int code =
-          failed("compile", "verifying the code of " + who + " failed: " + verified.failure +
-                                "; the module is written as it was before; verify where a device of the target and its driver are");
+      const int code = failed(
+          "compile", "verifying the code of " + who + " failed: " + verified.failure +
+                         "; the module is written as it was before; verify where a device of the target has a driver that loads this code");
       return verified.has_no_device ? kUnavailable : code;
     }
     const std::string unreached = verified.unreached == 0
                                       ? ""
                                       : "; " + std::to_string(verified.unreached) + " of their " + std::to_string(verified.entries) +
                                             " entries were not reached by the inputs";
-    std::fprintf(stderr, "heddle compile: verified %zu of %zu kernels of %s; %zu have other numbers than portable code, %zu failed%s\n",
+    std::fprintf(stderr, "heddle compile: compared %zu of %zu kernels of %s with portable code; %zu have other numbers, %zu failed%s\n",
                  verified.compared, kernels.size(), printable(who).c_str(), verified.wrong.size() - verified.failed, verified.failed,
                  unreached.c_str());
   }
