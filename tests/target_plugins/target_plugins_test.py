@@ -21,6 +21,7 @@ BUILD = heddle_path().parents[1] if heddle_path() else None
 DRIVER = BUILD / "tests" / "template" / "driver" / "cpp" if BUILD else None
 TARGET = BUILD / "tests" / "template" / "target" / "cpp" if BUILD else None
 MUTANT = BUILD / "tests" / "target_plugins" / "libmutant_target.so" if BUILD else None
+WRONG_OWN = BUILD / "tests" / "target_plugins" / "wrong_own" if BUILD else None
 MANIFEST = """manifest = 1
 [plugin]
 id = "{id}"
@@ -367,9 +368,9 @@ class TargetPlugins(HeddleTestCase):
         for fault, said in (("claim_crash", "signal"), ("claim_claimed_twice", "twice"), ("emit_crash", "signal"), ("emit_missing_entry", "code")):
             self.check(self.mutate(fault, said)[0])
 
-    def verify(self, fault, *arguments):
+    def verify(self, fault, *arguments, driver=DRIVER):
         """Compiles with --verify-target: the report of the plugin, and what was said."""
-        environment = {"HEDDLE_PLUGIN_PATH": str(DRIVER)}
+        environment = {"HEDDLE_PLUGIN_PATH": str(driver)}
         manifest = self.manifest(MUTANT, fault) if fault else TARGET
         module, report = self.folder / "model.heddle", self.folder / "report.json"
         said = self.succeed("compile", self.path, "-o", module, "--target", "sample", "--target-plugin", manifest, "--report", report, "--verify-target",
@@ -394,6 +395,15 @@ class TargetPlugins(HeddleTestCase):
         self.assertIn("verifying the code of target plugin 'org.example.sample_target' 0.1.0 failed", failed.stderr)
         failed = self.fail_with((1, 2), "compile", self.path, "-o", self.folder / "m.heddle", "--verify-target")
         self.assertIn("there are 0 targets of plugins", failed.stderr)
+
+    def test_kernels_of_the_driver_do_not_verify(self):
+        """What the code is compared with is interpreted."""
+        plugin, said = self.verify("", driver=WRONG_OWN)
+        count = len(plugin["claimed"])
+        self.assertIn(f"compared {count} of {count} kernels", said)
+        self.assertIn("0 have other numbers, 0 failed", said)
+        wrong, _ = self.verify("emit_wrong_numbers", driver=WRONG_OWN)
+        self.assertEqual([each["kernel"] for each in wrong["claimed"]], [each["kernel"] for each in plugin["claimed"]][1:])
 
     def test_claims_at_random(self):
         """Sets of nodes that no compiler would make a kernel of: what is left is grouped again, and numbers stay right."""

@@ -54,7 +54,8 @@ class Session {
   std::string open(const std::string& module) {
     flags_.path = module;
     RuntimeFlags runtime;
-    runtime.settings = "interpreted = \"allow\"\n";
+    // What the code is compared with is interpreted, also where the driver has kernels of its own.
+    runtime.settings = "interpreted = \"allow\"\n[[prefer]]\nop = \"*_portable\"\nuse = [\"interpreted\"]\n";
     if (heddle_status_t* failed = create_runtime(runtime, runtime_)) return taken(failed);
     if (heddle_status_t* failed = open_module(runtime_.get(), flags_, module_)) return taken(failed);
     if (heddle_status_t* failed = create_instance(module_.get(), flags_, {}, instance_)) return taken(failed);
