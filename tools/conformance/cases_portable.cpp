@@ -198,6 +198,25 @@ void run_problem(Session& session, const Problem& problem) {
   for (const heddle_binding_t& binding : bindings) session.free(binding.buffer);
 }
 
+// Problems of a case. Those that need more bindings or constants than the device takes are left out.
+struct Problems {
+  Session session;
+  bool ran = false;
+
+  void run(const Problem& problem) {
+    const portable::Kernel& kernel = problem.kernel;
+    const heddle_device_description_t& limits = session.description;
+    if (kernel.inputs + kernel.outputs > limits.max_bindings || kernel.symbols * 8 > limits.max_constants_bytes) return;
+    run_problem(session, problem);
+    ran = true;
+  }
+  void finish() const {
+    if (!ran)
+      absent("the device takes %u bindings and %u bytes of constants", session.description.max_bindings,
+             session.description.max_constants_bytes);
+  }
+};
+
 void need_portable_code(Session& session) {
   uint32_t rank = 0;
   REQUIRE_OK(session.tables().dispatch.variant_rank(session.device, string_of(HEDDLE_CODE_PORTABLE), string_of(kTarget), &rank));
@@ -205,33 +224,36 @@ void need_portable_code(Session& session) {
 }
 
 void products() {
-  Session session;
-  need_portable_code(session);
-  run_problem(session, product({0, 393, 525, 521}, false));
-  run_problem(session, product({0, 70, 90, 600, false, true}, true));
-  run_problem(session, product({0, 1, 90, 600}, true));
-  run_problem(session, product({3, 67, 45, 300, true, false}, false));
-  run_problem(session, product({2, 70, 90, 600, false, false, false, HEDDLE_TYPE_F16}, false));
-  run_problem(session, product({0, 70, 90, 600, false, true, false, HEDDLE_TYPE_BF16}, true));
+  Problems problems;
+  need_portable_code(problems.session);
+  problems.run(product({0, 393, 525, 521}, false));
+  problems.run(product({0, 70, 90, 600, false, true}, true));
+  problems.run(product({0, 1, 90, 600}, true));
+  problems.run(product({3, 67, 45, 300, true, false}, false));
+  problems.run(product({2, 70, 90, 600, false, false, false, HEDDLE_TYPE_F16}, false));
+  problems.run(product({0, 70, 90, 600, false, true, false, HEDDLE_TYPE_BF16}, true));
+  problems.finish();
 }
 
 void convolutions() {
-  Session session;
-  need_portable_code(session);
-  run_problem(session, convolution({2, {23, 21}, 70, 75, {3, 3}, {2, 2}, {1, 1}, {1, 1}, {1, 1}}));
-  run_problem(session, convolution({1, {22, 21}, 30, 300, {3, 3}, {1, 1}, {1, 2}, {1, 2}, {1, 2}}));
-  run_problem(session, convolution({2, {19, 8}, 5, 6, {3, 2}, {2, 1}, {1, 2}, {1, 2}, {2, 1}, false, HEDDLE_TYPE_F16}));
-  run_problem(session, convolution({3, {7, 9}, 40, 33, {1, 1}, {2, 1}}));
+  Problems problems;
+  need_portable_code(problems.session);
+  problems.run(convolution({2, {23, 21}, 70, 75, {3, 3}, {2, 2}, {1, 1}, {1, 1}, {1, 1}}));
+  problems.run(convolution({1, {22, 21}, 30, 300, {3, 3}, {1, 1}, {1, 2}, {1, 2}, {1, 2}}));
+  problems.run(convolution({2, {19, 8}, 5, 6, {3, 2}, {2, 1}, {1, 2}, {1, 2}, {2, 1}, false, HEDDLE_TYPE_F16}));
+  problems.run(convolution({3, {7, 9}, 40, 33, {1, 1}, {2, 1}}));
+  problems.finish();
 }
 
 void tails() {
-  Session session;
-  need_portable_code(session);
+  Problems problems;
+  need_portable_code(problems.session);
   for (heddle_element_type_t type : {HEDDLE_TYPE_F32, HEDDLE_TYPE_F16, HEDDLE_TYPE_BF16}) {
-    run_problem(session, product({0, 70, 90, 300, false, false, true, type}, type == HEDDLE_TYPE_F32));
-    run_problem(session, product({2, 13, 270, 30, false, true, true, type}, false));
-    run_problem(session, convolution({2, {12, 11}, 35, 40, {3, 3}, {2, 1}, {1, 1}, {1, 1}, {0, 1}, true, type}));
+    problems.run(product({0, 70, 90, 300, false, false, true, type}, type == HEDDLE_TYPE_F32));
+    problems.run(product({2, 13, 270, 30, false, true, true, type}, false));
+    problems.run(convolution({2, {12, 11}, 35, 40, {3, 3}, {2, 1}, {1, 1}, {1, 1}, {0, 1}, true, type}));
   }
+  problems.finish();
 }
 
 }  // namespace

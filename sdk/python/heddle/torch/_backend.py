@@ -111,8 +111,12 @@ class _Compiled:
         tell(self.record, self.note)
 
     def _device_of(self) -> torch.device:
+        """That of all tensors; the GPU where some are on a single one and others in the host's memory; otherwise the CPU."""
+        cpu = torch.device("cpu")
         devices = {value.device for node in self._module.graph.nodes for value in _tensors_in(node.meta.get("val")) if value.ndim > 0}
-        device = next(iter(devices)) if len(devices) == 1 else torch.device("cpu")
+        if any(one.type == "cuda" for one in devices):
+            devices.discard(cpu)
+        device = next(iter(devices)) if len(devices) == 1 else cpu
         return torch.device("cuda", device.index or 0) if device.type == "cuda" else device
 
     def _made(self, plan: Plan) -> list[_Step]:
