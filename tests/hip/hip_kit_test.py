@@ -23,6 +23,9 @@ ABSENT = {
     "operation.in_its_place": "it does not run operations for host/1",
     "operation.failure": "it does not run operations for host/1",
     "operation.same_as_kernel": "it does not run operations for host/1",
+    "portable.products": "does not run portable code",
+    "portable.convolutions": "does not run portable code",
+    "portable.tails": "does not run portable code",
     "failure.kernel": "have no 'fail'",  # a kernel of a GPU cannot fail without losing the device
     "lifetime.signals": "libLLVM",  # which interprets the kernels
 }
