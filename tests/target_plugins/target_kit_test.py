@@ -69,8 +69,8 @@ class TargetKit(unittest.TestCase):
         for name, each in cases.items():
             if name.startswith("target."):
                 self.assertEqual(each["outcome"], "absent" if name in NEEDS_PRODUCTS else "passed", (name, each["texts"]))
-        for name, what in NEEDS_PRODUCTS.items():  # it takes the activation alone
-            self.assertIn(f"none of its code has a {what}", cases[name]["texts"][0])
+        for name, what in NEEDS_PRODUCTS.items():  # it takes the activation alone, or nothing of these graphs
+            self.assertRegex(cases[name]["texts"][0], f"none of its code has a {what}|it gave no code for the kit's graphs")
         self.assertGreaterEqual(len(cases), 25)
 
     def test_without_a_driver(self):

@@ -291,7 +291,7 @@ class TargetPlugins(HeddleTestCase):
                                 folder / "two.toml", "--report", report, "--foreign-formats", "--verify-target",
                                 extra_environment={"HEDDLE_PLUGIN_PATH": str(DRIVER)})
         # The first has a device, the second has none: what can be verified is, and the rest is said.
-        self.assertIn("kernels of target plugin 'org.example.sample_target' 0.1.0; 0 have other numbers", failed.stderr)
+        self.assertIn("kernels of target plugin 'org.example.sample_target' 0.1.0 with portable code; 0 have other numbers", failed.stderr)
         self.assertIn("verifying the code of target plugin 'test.mutant_target' 0.1.0 failed", failed.stderr)
 
     def test_plugins_are_found(self):
