@@ -80,6 +80,21 @@ class Torch(GpuTestCase):
             self.close(self.compiled(function)(x), wanted, 1e-4 if kind == torch.float32 else 3e-2)
         self.assertEqual([len(graph.modules) for graph in heddle.torch.graphs()[self.earlier:]], [1, 1])
 
+    def test_part_of_a_graph_in_host_memory(self):
+        """What is computed there runs in PyTorch, also where a number on the GPU comes from it; the rest runs on the GPU."""
+        def function(x):
+            distance = torch.arange(x.shape[1])[:, None] - torch.arange(x.shape[1])[None, :]
+            bias = torch.where(distance < 0, distance.abs() + 16, distance).to(x.device)
+            return (x * 2 + bias).sum() + (bias.float() * x.mean()).relu()
+
+        x = torch.randn(24, 24, device="cuda")
+        self.close(self.compiled(function)(x), function(x), 1e-3)
+        graph = heddle.torch.graphs()[self.earlier]
+        self.assertEqual(len(graph.modules), 1)
+        self.assertTrue(graph.fallbacks)
+        self.assertLess(len(graph.fallbacks), graph.nodes)
+        self.assertEqual([one for one in graph.fallbacks if not one.reason.startswith("it is on cpu")], [])
+
     def test_symbolic_sizes(self):
         model = perceptron()
         compiled = self.compiled(model, dynamic=True)
