@@ -122,12 +122,12 @@ void note_donations(func::FuncOp function, mf::FunctionT& described) {
     if (alias && place) donations[*place] = static_cast<int32_t>(places.results[*alias].value());
   }
   for (const auto& program : described.programs) {
-    for (const auto& site : program->dispatches) {
-      for (const mf::BindingRef& binding : site->bindings) {
-        const mf::Value& value = program->values[binding.value()];
-        if (binding.access() != 1 && value.kind() == mf::ValueKind::Argument) donations.try_emplace(value.index(), -1);
-      }
-    }
+    auto note = [&](const mf::BindingRef& range) {
+      const mf::Value& value = program->values[range.value()];
+      if (range.access() != 1 && value.kind() == mf::ValueKind::Argument) donations.try_emplace(value.index(), -1);
+    };
+    for (const auto& site : program->dispatches) llvm::for_each(site->bindings, note);
+    for (const mf::CopySite& copy : program->copies) note(copy.target());
   }
   if (donations.empty()) return;
   described.donations = std::make_unique<mf::DonationsT>();
@@ -148,7 +148,7 @@ void warn_of_useless_donations(ModuleOp model, const mf::ModuleT& file, const st
       auto type = llvm::cast<RankedTensorType>(argument.getType());
       warn("donating input '" + described->arguments[index]->name + "' (" +
            (type.hasStaticShape() ? std::to_string(tx::byte_size(type)) + " bytes" : "of dynamic size") +
-           ") saves no memory during a call: neither an output of its type nor an intermediate value can be computed in its place");
+           ") saves no memory during a call: neither an output of its type nor an intermediate value can take its place");
     }
   }
 }

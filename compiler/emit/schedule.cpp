@@ -269,7 +269,10 @@ uint32_t Scheduler::state_of(BlockArgument argument) {
 }
 
 uint32_t Scheduler::add_transient(RankedTensorType type) {
-  return add_transient(registers_.value_of(bytes_of(type)));
+  const AffineExpr bytes = bytes_of(type);
+  const uint32_t value = add_transient(registers_.value_of(bytes));
+  if (const std::optional<int64_t> known = tx::static_extent(bytes)) static_bytes_[program_->values[value].index()] = static_cast<uint64_t>(*known);
+  return value;
 }
 
 uint32_t Scheduler::add_transient(uint32_t size_register) {
@@ -287,6 +290,7 @@ uint32_t Scheduler::slot_of(Operation* leaf) const {
 void Scheduler::note_use(uint32_t value) {
   const mf::Value& described = program_->values[value];
   if (described.kind() == mf::ValueKind::Transient) uses_[described.index()].second = commands_.size();
+  if (described.kind() == mf::ValueKind::Argument) argument_uses_[value] = commands_.size();
 }
 
 void Scheduler::synchronize(uint32_t value) {
@@ -300,7 +304,14 @@ void Scheduler::add_barrier() {
   read_.clear();
 }
 
+std::pair<uint32_t, uint32_t> Scheduler::lifetime(std::pair<uint32_t, uint32_t> use) const {
+  auto before = llvm::lower_bound(barriers_, use.first), behind = llvm::upper_bound(barriers_, use.second);
+  return {before == barriers_.begin() ? 0 : *std::prev(before) + 1,
+          behind == barriers_.end() ? static_cast<uint32_t>(commands_.size()) : *behind};
+}
+
 void Scheduler::finish() {
+  reuse_donated_arguments();
   insert_code_after_reads();
   uint32_t shift = registers_.code().size();
   for (mf::Instruction& at : commands_) {
@@ -308,9 +319,7 @@ void Scheduler::finish() {
       at = mf::Instruction(at.op(), 0, at.a() + shift, at.b(), at.c());
   }
   for (auto [transient, use] : llvm::zip(program_->transients, uses_)) {
-    auto before = llvm::lower_bound(barriers_, use.first), behind = llvm::upper_bound(barriers_, use.second);
-    uint32_t first = before == barriers_.begin() ? 0 : *std::prev(before) + 1;
-    uint32_t last = behind == barriers_.end() ? static_cast<uint32_t>(commands_.size()) : *behind;
+    const auto [first, last] = lifetime(use);
     transient = mf::Transient(transient.size_register(), transient.alignment(), shift + first, shift + last);
   }
   program_->code = registers_.code();

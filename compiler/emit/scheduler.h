@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // How schedule() makes a program: the state that its parts share. Commands and memory are in schedule.cpp, symbols and checks in schedule_extents.cpp,
-// dispatches and operations in schedule_dispatches.cpp, reads, branches and loops in schedule_control.cpp. Used only by these files.
+// dispatches and operations in schedule_dispatches.cpp, reads, branches and loops in schedule_control.cpp,
+// memory of donated arguments in schedule_donations.cpp. Used only by these files.
 #pragma once
 
 #include <memory>
@@ -183,6 +184,12 @@ class Scheduler {
   // extents vary get new memory where they have grown.
   mlir::LogicalResult add_loop(tx::LoopOp loop);
 
+  // The instructions in which a transient value that is used by these commands is live, counted from the first command, both inclusive.
+  std::pair<uint32_t, uint32_t> lifetime(std::pair<uint32_t, uint32_t> use) const;
+  // Transients of static size move to the memory of donated arguments that are no longer needed, instead of the arena.
+  void reuse_donated_arguments();
+  // Of a program whose commands name values only as ranges.
+  void remove_transients(llvm::function_ref<bool(uint32_t value)> is_removed);
   // Inserts the code that depends on reads behind these.
   void insert_code_after_reads();
   // Prepends the register code, and turns uses into lifetimes in units of barriers.
@@ -210,6 +217,8 @@ class Scheduler {
   std::vector<mf::Instruction> commands_;
   std::vector<uint32_t> barriers_;                   // positions in commands_
   std::vector<std::pair<uint32_t, uint32_t>> uses_;  // of each transient: first and last command
+  llvm::DenseMap<uint32_t, uint32_t> argument_uses_;  // of arguments, by value: last command
+  llvm::DenseMap<uint32_t, uint64_t> static_bytes_;   // of transients whose size is static
   llvm::DenseMap<std::pair<uint32_t, uint32_t>, uint32_t> values_;
   llvm::DenseMap<mlir::Value, uint32_t> location_;
   llvm::DenseMap<mlir::Value, Part> parts_;

@@ -26,7 +26,7 @@ Ref<Tensor> Tensor::create_empty(Device& device, heddle_element_type_t type, uin
 }
 
 Result<Ref<Tensor>> Tensor::create_over(Device& device, heddle_element_type_t type, std::span<const int64_t> dims, uint64_t size_bytes,
-                                        uint64_t address, void (*release)(void* context), void* context) {
+                                        uint64_t address, void (*release)(void* context), void* context, bool is_consumable) {
   struct Guard {
     void (*release)(void* context);
     void* context;
@@ -50,6 +50,7 @@ Result<Ref<Tensor>> Tensor::create_over(Device& device, heddle_element_type_t ty
   tensor->block_ = {buffer, 0, size_bytes, 0};
   tensor->made_late_ = false;
   tensor->is_foreign_ = true;
+  tensor->is_consumable_ = is_consumable;
   std::copy(dims.begin(), dims.end(), tensor->dims_);
   tensor->size_bytes_ = size_bytes;
   return tensor;

@@ -23,9 +23,9 @@ class Tensor final : public Counted {
   // Without memory at first: a result whose extents the call determines. adopt_memory sets both.
   static Ref<Tensor> create_empty(Device& device, heddle_element_type_t type, uint32_t rank);
   // Over memory of the application on the device, at `address` as in ext/native.h. release(context) is called exactly once, when the tensor is
-  // destroyed or if this fails.
+  // destroyed or if this fails. is_consumable: calls may overwrite it as an argument.
   static Result<Ref<Tensor>> create_over(Device& device, heddle_element_type_t type, std::span<const int64_t> dims, uint64_t size_bytes,
-                                         uint64_t address, void (*release)(void* context), void* context);
+                                         uint64_t address, void (*release)(void* context), void* context, bool is_consumable = false);
   ~Tensor() override;
 
   Device& device() const { return *device_; }
@@ -41,6 +41,8 @@ class Tensor final : public Counted {
   bool has_memory() const { return block_.buffer != nullptr; }
   // Over memory of the application. Only such a tensor can overlap another one.
   bool is_foreign() const { return is_foreign_; }
+  // Calls that overwrite it as an argument need no copy, although nobody gives the tensor up.
+  bool is_consumable() const { return is_consumable_; }
   // Whether both have bytes at the same addresses. False if the driver does not provide addresses. [any]
   [[gnu::cold]] bool overlaps(const Tensor& other) const;
 
@@ -106,6 +108,7 @@ class Tensor final : public Counted {
   // In one byte; none of them changes while others use the tensor.
   bool made_late_ : 1 = false;
   bool is_foreign_ : 1 = false;  // its buffer does not belong to the pool
+  bool is_consumable_ : 1 = false;
   std::atomic<bool> is_donated_{false};
   mutable sdk::SpinLock lock_;                  // for the members of the producer
   std::atomic<const void*> producer_{nullptr};  // NULL: finished; only compared

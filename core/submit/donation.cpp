@@ -31,6 +31,11 @@ bool Function::in_place(std::span<Tensor* const> arguments, std::span<Tensor* co
          std::ranges::count(arguments, results[index]) == 1 && std::ranges::count(results, results[index]) == 1;
 }
 
+bool Function::consumes_in_place(const Tensor& argument, size_t index) const {
+  const open::TensorSignature& expected = signature_.arguments[index];
+  return expected.is_consumed && expected.alias < 0 && argument.is_consumable() && argument.size_bytes() != 0;
+}
+
 bool Function::all_apart(std::span<Tensor* const> arguments, std::span<Tensor* const> results) const {
   struct Range {
     uint64_t begin, end;
@@ -54,7 +59,7 @@ bool Function::all_apart(std::span<Tensor* const> arguments, std::span<Tensor* c
     if (alias >= 0 && arguments[static_cast<size_t>(alias)] == results[i]) is_updated[static_cast<size_t>(alias)] = true;
   }
   for (size_t i = 0; i < arguments.size(); ++i) {
-    if (!is_updated[i] && !add(*arguments[i], false)) return false;
+    if (!is_updated[i] && !add(*arguments[i], consumes_in_place(*arguments[i], i))) return false;
   }
   // Addresses of different drivers are compared, too: if they are equal by chance, this is just no proof.
   std::ranges::sort(ranges, {}, &Range::begin);
@@ -85,7 +90,8 @@ Status Function::check_shared(std::span<Tensor* const> arguments, std::span<Tens
   return Status();
 }
 
-Status Function::take_arguments(std::span<Tensor* const> arguments, std::span<const uint32_t> donated, Invocation& call) const {
+Status Function::take_arguments(std::span<Tensor* const> arguments, std::span<const uint32_t> donated, bool are_apart,
+                                Invocation& call) const {
   for (size_t i = 0; i < donated.size(); ++i) {
     const uint32_t index = donated[i];
     if (index >= arguments.size()) {
@@ -104,6 +110,7 @@ Status Function::take_arguments(std::span<Tensor* const> arguments, std::span<co
   }
   for (uint32_t i = 0; i < arguments.size(); ++i) {
     const bool is_donated = std::ranges::find(donated, i) != donated.end();
+    if (!is_donated && are_apart && consumes_in_place(*arguments[i], i) && call.arguments()[i] == arguments[i]) continue;
     if (is_donated || signature_.arguments[i].is_consumed) HEDDLE_RETURN_IF_ERROR(take_argument(i, *arguments[i], is_donated, call));
   }
   return Status();

@@ -87,7 +87,7 @@ Status Function::check(std::span<Tensor* const> arguments, std::span<Tensor* con
   Tensor** const checked = call.arguments().data();
   int64_t* const symbols = call.symbols().data();
   const open::Extent* extents = extents_.data();
-  bool may_overlap = false;
+  bool may_overlap = false, may_consume = false;
   for (size_t i = 0; i < arguments.size(); ++i) {
     Tensor* tensor = arguments[i];
     if (!tensor) {
@@ -108,6 +108,7 @@ Status Function::check(std::span<Tensor* const> arguments, std::span<Tensor* con
     extents += expected.rank;
     checked[i] = tensor;
     may_overlap |= tensor->is_foreign();
+    may_consume |= tensor->is_consumable();
     memory::Device& device = *expected.device;
     if (&tensor->device() == &device) [[likely]]
       continue;
@@ -116,7 +117,7 @@ Status Function::check(std::span<Tensor* const> arguments, std::span<Tensor* con
     HEDDLE_RETURN_IF_ERROR(move_argument(i, device, call));
   }
   // Each result is compared with all others, unless there are many.
-  const bool are_apart = results.size() > 16 && all_apart(arguments, results);
+  const bool are_apart = (results.size() > 16 || may_consume) && all_apart(arguments, results);
   for (size_t i = 0; i < results.size(); ++i) {
     Tensor* tensor = call.results()[i] = results[i];
     if (!tensor) continue;
@@ -131,7 +132,7 @@ Status Function::check(std::span<Tensor* const> arguments, std::span<Tensor* con
     if (tensor->made_late()) HEDDLE_RETURN_IF_ERROR(wait_here(*tensor, call));
   }
   if (signature_.consumes || !donated.empty()) [[unlikely]]
-    HEDDLE_RETURN_IF_ERROR(take_arguments(arguments, donated, call));
+    HEDDLE_RETURN_IF_ERROR(take_arguments(arguments, donated, are_apart, call));
   if (touches_state_ && !call.state) call.state = instance_.state();
   return Status();
 }

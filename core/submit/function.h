@@ -99,14 +99,18 @@ class Function {
                Invocation& call) const;
   // Whether a result may be written to that tensor, which is also an argument or another result: only if it takes the memory of that argument.
   [[gnu::cold]] bool in_place(std::span<memory::Tensor* const> arguments, std::span<memory::Tensor* const> results, size_t index) const;
-  // Takes the memory of arguments that are donated, and copies other ones that the programs overwrite.
-  [[gnu::cold]] Status take_arguments(std::span<memory::Tensor* const> arguments, std::span<const uint32_t> donated,
+  // Takes the memory of arguments that are donated, and copies other ones that the programs overwrite, unless they are consumable. are_apart: none of
+  // these shares bytes with another argument or a result.
+  [[gnu::cold]] Status take_arguments(std::span<memory::Tensor* const> arguments, std::span<const uint32_t> donated, bool are_apart,
                                       Invocation& call) const;
   Status copy_argument(memory::Tensor& from, memory::Tensor& to, Invocation& call) const;
   // given: the tensor that the caller passed.
   Status take_argument(uint32_t index, memory::Tensor& given, bool is_donated, Invocation& call) const;
   [[gnu::cold]] Status explain(std::span<memory::Tensor* const> arguments, size_t index, const Invocation& call) const;
-  // Whether no tensor of a result overlaps any other one, or is one that it may not be: check_shared would find nothing. False if that is unknown.
+  // Whether a call overwrites the argument in its own memory, although nobody gives the tensor up.
+  bool consumes_in_place(const memory::Tensor& argument, size_t index) const;
+  // Whether no tensor of a result, and no argument that is consumed in place, overlaps any other one, or is one that it may not be: check_shared would
+  // find nothing. False if that is unknown.
   [[gnu::cold]] bool all_apart(std::span<memory::Tensor* const> arguments, std::span<memory::Tensor* const> results) const;
   // INVALID_ARGUMENT if the tensor of this result is, or overlaps, one of an argument or an earlier result, unless it is in_place.
   [[gnu::cold]] Status check_shared(std::span<memory::Tensor* const> arguments, std::span<memory::Tensor* const> results,

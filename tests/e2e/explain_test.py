@@ -110,6 +110,34 @@ class MemoryTest(ExplainCase):
             self.assertEqual("not donated: a call copies them first" in text, copied != 0)
         self.assertIn("--donate: there is no input 'q'; the function has w: f32[256,256], x", self.fail_with(2, "run", module, *inputs, "--donate=q").stderr)
 
+    def test_values_take_the_place_of_an_argument_that_is_no_longer_read(self):
+        """Between four products: one of two large values is in the memory of x, and small ones that live at the same time share it."""
+        random = np.random.default_rng(5)
+        weights = [numpy_helper.from_array(random.standard_normal((256, 256)).astype(np.float32) / 16, f"w{i}") for i in range(6)]
+        nodes = [helper.make_node("MatMul", ["x", "w0"], ["h0"]), *(helper.make_node("MatMul", [f"h{i}", f"w{i + 1}"], [f"h{i + 1}"]) for i in range(3)),
+                 helper.make_node("Slice", ["h3", "zero", "quarter"], ["part"]), helper.make_node("Slice", ["h3", "quarter", "half"], ["other"]),
+                 helper.make_node("MatMul", ["part", "w4"], ["p"]), helper.make_node("MatMul", ["other", "w4"], ["q"]),
+                 helper.make_node("MatMul", ["p", "w5"], ["y0"]), helper.make_node("MatMul", ["q", "w5"], ["y1"])]
+        places = [numpy_helper.from_array(np.array([value], np.int64), name) for name, value in (("zero", 0), ("quarter", 64), ("half", 128))]
+        graph = helper.make_graph(nodes, "model", [helper.make_tensor_value_info("x", TensorProto.FLOAT, (256, 256))],
+                                  [helper.make_tensor_value_info(name, TensorProto.FLOAT, (64, 256)) for name in ("y0", "y1")], weights + places)
+        model, module = self.folder / "model.onnx", self.folder / "model.heddle"
+        onnx.save(helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)]), model)
+        np.save(self.folder / "x.npy", random.standard_normal((256, 256)).astype(np.float32))
+        bound, given = ["--device", "one", *self.flags], f"--input=x=@{self.folder / 'x.npy'}"
+        arenas, printed = [], []
+        for flags in ([], ["--donate", "x"]):
+            self.succeed("compile", model, "-o", module, *flags)
+            arenas.append(self.explain(module, "--memory", *bound)["memory"][0]["programs"][0]["calls"][0]["places"][0]["arena"])
+            for donated in ([], ["--donate=x"]) if flags else ([],):
+                run = self.succeed("run", module, *bound, given, *donated, "--statistics")
+                printed.append(run.stdout)
+                (device,) = json.loads(run.stderr[run.stderr.index("{"):])["devices"]
+                held = {holder["owner"]: holder["peak_requested"] for holder in device["pool"]["holders"]}
+                self.assertEqual(held.get("intermediate values", 0), arenas[-1])
+        self.assertEqual(arenas, [2 * 4 * 256 * 256, 4 * 256 * 256])
+        self.assertEqual(set(printed), {printed[0]})
+
     def test_values_of_an_initializer_in_parts_share_memory(self):
         module = self.compile(convolutions(self.folder / "model.onnx"))
         told = self.check(module, ["one"], [["--input", "x=f32[1,512,7,7]=1", "--values", "1", "--param-mode", "file"]], [])

@@ -39,6 +39,22 @@ class RuntimeDonation : public OnDriver {
                {width, width}, {one, one, one});
     function.programs.push_back(p.finish());
   }
+  // y = x + 2 b, where x + b is written over x.
+  static void add_over_argument(ModuleBuilder& module, ProgramBuilder p) {
+    mf::FunctionT& function = module.add_function("over");
+    for (const char* argument : {"x", "b"}) function.arguments.push_back(ModuleBuilder::type(argument, {ModuleBuilder::extent(kWidth)}));
+    function.results.push_back(ModuleBuilder::type("y", {ModuleBuilder::extent(kWidth)}));
+    function.donations = std::make_unique<mf::DonationsT>();
+    function.donations->all.emplace_back(0, -1);
+    const uint32_t width = p.literal(kWidth), one = p.literal(1);
+    for (uint32_t to : {p.argument(0), p.result(0)}) {
+      p.dispatch("add", kAdd,
+                 {ProgramBuilder::whole(p.argument(0), kRead), ProgramBuilder::whole(p.argument(1), kRead), ProgramBuilder::whole(to, kWrite)},
+                 {width, width}, {one, one, one});
+      p.barrier();
+    }
+    function.programs.push_back(p.finish());
+  }
   void SetUp() override {
     OnDriver::SetUp();
     if (IsSkipped()) return;
@@ -47,6 +63,7 @@ class RuntimeDonation : public OnDriver {
     add_sum(module, program(), "main", true);
     add_sum(module, program(), "plain", false);
     add_sum(module, program(), "slow", false, 2000);
+    add_over_argument(module, program());
     instance_ = open(module);
     ASSERT_NE(instance_, nullptr);
     main_ = find_function(instance_, "main");
@@ -79,9 +96,9 @@ class RuntimeDonation : public OnDriver {
     return status ? status : heddle_call_wait(call.get(), HEDDLE_TIMEOUT_INFINITE);
   }
   // A tensor over memory of the application; `releases` counts.
-  TensorHandle over(float* memory, int* releases) const {
+  TensorHandle over(float* memory, int* releases, uint32_t flags = 0) const {
     heddle_device_memory_t given = {
-        sizeof given, 0, reinterpret_cast<uint64_t>(memory), kWidth * sizeof(float), [](void* count) { ++*static_cast<int*>(count); },
+        sizeof given, flags, reinterpret_cast<uint64_t>(memory), kWidth * sizeof(float), [](void* count) { ++*static_cast<int*>(count); },
         releases};
     const int64_t dims[] = {kWidth};
     heddle_tensor_t* made = nullptr;
@@ -308,6 +325,43 @@ TEST_P(RuntimeDonation, MemoryOfTheApplicationIsNotUsedOnceItIsReleased) {
     }
     EXPECT_EQ(std::count(memory, memory + kWidth, 7.f), kWidth);
   }
+}
+
+TEST_P(RuntimeDonation, ConsumableMemoryIsOverwrittenAgainAndAgain) {
+  alignas(256) static float memory[2 * kWidth];
+  const test::ApplicationMemory known(memory, sizeof memory);
+  int releases = 0;
+  TensorHandle x = over(memory, &releases, HEDDLE_DEVICE_MEMORY_CONSUMABLE), borrowed = over(memory, &releases),
+               shifted = over(memory + kWidth / 2, &releases);
+  uint64_t address = 0;
+  if (heddle_status_t* unknown = heddle_tensor_address(x.get(), &address)) {
+    heddle_status_free(unknown);
+    GTEST_SKIP() << "the driver does not provide addresses";
+  }
+  heddle_function_t* function = find_function(instance_, "over");
+  auto call = [&](heddle_tensor_t* first, heddle_tensor_t* second) {
+    std::fill_n(memory, 2 * kWidth, 5.f);
+    TensorHandle y = call_for_one(function, {first, second});
+    return y ? read_tensor(y) : std::vector<float>();
+  };
+  const uint64_t before = live();
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(call(x.get(), b_.get()), all(7));
+    EXPECT_EQ(std::count(memory, memory + kWidth, 6.f), kWidth) << "no copy was made";
+  }
+  EXPECT_EQ(live(), before);
+  EXPECT_EQ(call(borrowed.get(), b_.get()), all(7));
+  EXPECT_EQ(std::count(memory, memory + kWidth, 5.f), kWidth);
+  // What another argument shares stays as it is.
+  for (heddle_tensor_t* other : {x.get(), borrowed.get(), shifted.get()}) {
+    EXPECT_EQ(call(x.get(), other), all(15));
+    EXPECT_EQ(std::count(memory, memory + 2 * kWidth, 5.f), 2 * kWidth);
+  }
+  // A result takes the memory of an argument only if it is passed for both.
+  std::fill_n(memory, kWidth, 5.f);
+  EXPECT_EQ(read_tensor(call_for_one(main_, {x.get(), b_.get()})), all(6));
+  EXPECT_EQ(std::count(memory, memory + kWidth, 5.f), kWidth);
+  EXPECT_EQ(releases, 0);
 }
 
 // As for one tensor in two places.

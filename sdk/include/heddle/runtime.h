@@ -320,6 +320,10 @@ HEDDLE_EXPORT heddle_status_t* heddle_tensor_create(heddle_runtime_device_t* dev
 
 /* Device memory of the application. */
 #define HEDDLE_DEVICE_MEMORY_RESULT 1u /* for a result: `index` of heddle_tensor_from_device counts results, not arguments */
+/* A call that overwrites the argument (HEDDLE_TENSOR_TYPE_CONSUMED) may do so in this memory, although the tensor is not donated: its contents are
+ * undefined afterwards, and the tensor and the memory stay the caller's. If another argument or a result of the call shares a byte with it, a copy is
+ * overwritten instead. Since ABI 0.3 */
+#define HEDDLE_DEVICE_MEMORY_CONSUMABLE 2u
 typedef struct heddle_device_memory {
   uint32_t struct_size;
   uint32_t flags; /* bits HEDDLE_DEVICE_MEMORY_* */
@@ -399,7 +403,7 @@ HEDDLE_EXPORT heddle_status_t* heddle_tensor_upload(heddle_tensor_t* tensor, con
  *               (heddle_tensor_import), the result is in that memory; `release` is called when the result is released, and nothing uses the
  *               memory after that.
  *   in place    It is overwritten.
- *   borrowed    A copy is overwritten.
+ *   borrowed    A copy is overwritten, unless no result takes its memory, and it is over memory with HEDDLE_DEVICE_MEMORY_CONSUMABLE.
  *
  * A copy is made before the call begins, which waits for it. If the function does not overwrite an argument, donating it only means that its
  * memory is freed when the call is over, and a warning in the log says so. */

@@ -35,25 +35,26 @@ class Kept {
     for (Entry& entry : entries_) heddle_tensor_release(std::exchange(entry, {}).handle);
   }
   // NULL if there is none.
-  heddle_tensor_t* find(const Value& value, uint64_t address, const int64_t* dims) {
+  heddle_tensor_t* find(const Value& value, uint64_t address, const int64_t* dims, uint32_t flags = 0) {
     for (size_t i = 0; i < entries_.size() && entries_[i].handle; ++i) {
-      if (entries_[i].address != address) continue;
+      if (entries_[i].address != address || entries_[i].flags != flags) continue;
       if (!value.is_static && !std::equal(dims, dims + value.type.rank, heddle_tensor_dims(entries_[i].handle))) continue;
       std::rotate(entries_.begin(), entries_.begin() + static_cast<ptrdiff_t>(i), entries_.begin() + static_cast<ptrdiff_t>(i) + 1);
       return entries_[0].handle;
     }
     return nullptr;
   }
-  void add(uint64_t address, heddle_tensor_t* owned) {
+  void add(uint64_t address, heddle_tensor_t* owned, uint32_t flags = 0) {
     heddle_tensor_release(entries_.back().handle);
     std::move_backward(entries_.begin(), entries_.end() - 1, entries_.end());
-    entries_[0] = {address, owned};
+    entries_[0] = {address, owned, flags};
   }
 
  private:
   struct Entry {
     uint64_t address = 0;
     heddle_tensor_t* handle = nullptr;
+    uint32_t flags = 0;  // HEDDLE_DEVICE_MEMORY_*
   };
   std::array<Entry, 4> entries_{};
 };
@@ -64,6 +65,7 @@ struct Scratch {
   std::vector<heddle_tensor_t*> arguments, results;  // of the call; borrowed, except for results that the call makes
   std::vector<nb::object> made;                      // what Python gets, by result
   std::vector<uint8_t> given;                        // results that have a tensor before the call
+  std::vector<uint8_t> is_free;                      // arguments that the call may overwrite
   Process process;
   // Releases what the call has made and nobody has taken.
   void end_call() {
@@ -85,10 +87,12 @@ struct ExchangeCall {
     size_t slot;                 // in the list of values
     std::vector<uint8_t> order;  // the dimensions of the tensor in the order of the argument's; empty: as they are
     int64_t updated = -1;        // the result that is written over it
+    bool may_be_free = false;    // the function overwrites it, and the caller may allow that
   };
   struct Result {
     size_t slot;
     int64_t updates = -1;  // the argument over which it is written
+    int64_t takes = -1;    // the argument whose memory it gets if that is free
   };
 
   nb::object function_object;
@@ -97,6 +101,8 @@ struct ExchangeCall {
   nb::tuple classes;                     // of tensors, without their subclasses
   std::vector<PyObject*> known_classes;  // the same, borrowed
   nb::object is_negated;                 // of a tensor: whether its values are to be negated when they are read
+  nb::object is_free;                    // of a tensor: whether nothing else has its memory
+  nb::object taken;                      // of an argument and a result: the tensor of the result in the argument's memory
   nb::object allocate;                   // the library's, for results; None: the results are in Heddle's memory
   uint64_t alignment;                    // of arguments, in bytes
   int32_t cuda_id = -1;                  // the device that the function uses, if it uses one
@@ -106,7 +112,8 @@ struct ExchangeCall {
   std::vector<std::unique_ptr<Scratch>> idle;
 
   ExchangeCall(nb::object called, nb::handle capsule, nb::tuple given_classes, nb::object given_is_negated, nb::object given_allocate,
-               uint64_t given_alignment, nb::list given_arguments, nb::list given_results);
+               uint64_t given_alignment, nb::list given_arguments, nb::list given_results, nb::list donated, nb::object given_is_free,
+               nb::object given_taken);
   ExchangeCall(const ExchangeCall&) = delete;
   ~ExchangeCall() {
     const Exclusive held;
@@ -116,13 +123,19 @@ struct ExchangeCall {
   }
 
   // Calls the function with tensors of `values`, a list, and writes the results there; those that are written over an argument leave their slot as
-  // it is. `made`: for each result the arguments of `allocate`. `prepared`: a list of the arguments, or None to take them from their slots.
+  // it is. Donated arguments that nothing but the list refers to may be overwritten. `made`: for each result the arguments of `allocate`. `prepared`: a list of the arguments, or None to take them from their slots.
   // Returns None; or a tuple with the indices of arguments that need other tensors, in row-major order, on the device, and aligned: then nothing
   // was called.
   nb::object call(nb::list values, nb::list made, nb::object prepared);
 
  private:
   friend struct Use;
+  static bool is_true(const nb::object& value) { return PyObject_IsTrue(value.ptr()) == 1; }
+  // The argument in whose memory the call writes the result; -1 for none.
+  static int64_t place_of(const Result& result, const Scratch& scratch) {
+    if (result.updates >= 0) return result.updates;
+    return result.takes >= 0 && scratch.is_free[static_cast<size_t>(result.takes)] ? result.takes : -1;
+  }
   std::unique_ptr<Scratch> take_scratch();
   // NULL if the tensor cannot be passed as it is.
   heddle_tensor_t* open_argument(size_t index, PyObject* object, Scratch& scratch);
@@ -145,12 +158,15 @@ struct Use {
 };
 
 ExchangeCall::ExchangeCall(nb::object called, nb::handle capsule, nb::tuple given_classes, nb::object given_is_negated,
-                           nb::object given_allocate, uint64_t given_alignment, nb::list given_arguments, nb::list given_results)
+                           nb::object given_allocate, uint64_t given_alignment, nb::list given_arguments, nb::list given_results,
+                           nb::list donated, nb::object given_is_free, nb::object given_taken)
     : function_object(std::move(called)),
       function(nb::cast<Function&>(function_object)),
       table(ExchangeTable::of(capsule.ptr())),
       classes(std::move(given_classes)),
       is_negated(std::move(given_is_negated)),
+      is_free(std::move(given_is_free)),
+      taken(std::move(given_taken)),
       allocate(std::move(given_allocate)),
       alignment(std::max<uint64_t>(given_alignment, 1)) {
   idle.reserve(kMostIdle);
@@ -195,6 +211,14 @@ ExchangeCall::ExchangeCall(nb::object called, nb::handle capsule, nb::tuple give
     }
     arguments[updated].updated = static_cast<int64_t>(results.size() - 1);
   }
+  for (nb::handle given : donated) {
+    const auto index = nb::cast<size_t>(given);
+    if (index >= arguments.size()) raise("OUT_OF_RANGE", failed + "argument " + std::to_string(index) + " is donated, and there is none");
+    const heddle_tensor_type_t& type = function.arguments[index].type;
+    if (!(type.flags & HEDDLE_TENSOR_TYPE_CONSUMED) || arguments[index].updated >= 0) continue;
+    arguments[index].may_be_free = true;
+    if (type.flags & HEDDLE_TENSOR_TYPE_ALIASED) results[type.alias].takes = static_cast<int64_t>(index);
+  }
 }
 
 std::unique_ptr<Scratch> ExchangeCall::take_scratch() {
@@ -206,6 +230,7 @@ std::unique_ptr<Scratch> ExchangeCall::take_scratch() {
   auto out = std::make_unique<Scratch>();
   out->argument_memory.resize(arguments.size());
   out->arguments.resize(arguments.size());
+  out->is_free.resize(arguments.size());
   out->result_memory.resize(results.size());
   out->results.resize(results.size());
   out->given.resize(results.size());
@@ -245,17 +270,18 @@ heddle_tensor_t* ExchangeCall::open_argument(size_t index, PyObject* object, Scr
   if (address % alignment != 0) return nullptr;
   function.bytes_in_place += size;
   Kept& kept = scratch.argument_memory[index];
-  if (heddle_tensor_t* found = kept.find(value, address, dims)) return found;
+  const uint32_t flags = scratch.is_free[index] ? HEDDLE_DEVICE_MEMORY_CONSUMABLE : 0;
+  if (heddle_tensor_t* found = kept.find(value, address, dims, flags)) return found;
   heddle_tensor_t* made = nullptr;
   if (size == 0) {  // at any address
     check(heddle_tensor_from_host(function.handle, static_cast<uint32_t>(index), value.type.element_type, dims, value.type.rank, nullptr, 0,
                                   &made));
   } else {
-    const heddle_device_memory_t memory = {sizeof(memory), 0, address, size, nullptr, nullptr};
+    const heddle_device_memory_t memory = {sizeof(memory), flags, address, size, nullptr, nullptr};
     check(heddle_tensor_from_device(function.handle, static_cast<uint32_t>(index), value.type.element_type, dims, value.type.rank, &memory,
                                     &made));
   }
-  kept.add(address, made);
+  kept.add(address, made, flags);
   return made;
 }
 
@@ -369,6 +395,8 @@ nb::object ExchangeCall::call(nb::list values, nb::list made, nb::object prepare
     if (from_slots && slot >= value_count) raise("INVALID_ARGUMENT", "heddle: calling '" + name + "' failed: there are too few values");
     PyObject* const object = PyList_GetItem((from_slots ? values : prepared).ptr(), static_cast<Py_ssize_t>(slot));
     if (!object) throw nb::python_error();
+    // The list has the only reference. Tensors that were made to pass them are not donated: what they were copied of is freed by the list.
+    scratch.is_free[i] = arguments[i].may_be_free && from_slots && Py_REFCNT(object) == 1 && is_true(is_free(nb::handle(object)));
     scratch.arguments[i] = open_argument(i, object, scratch);
     if (!scratch.arguments[i]) unready.append(i);
   }
@@ -377,8 +405,9 @@ nb::object ExchangeCall::call(nb::list values, nb::list made, nb::object prepare
     return nb::tuple(unready);
   }
   for (size_t i = 0; i < results.size(); ++i) {
-    if (results[i].updates >= 0) {
-      scratch.results[i] = scratch.arguments[static_cast<size_t>(results[i].updates)];
+    const int64_t place = place_of(results[i], scratch);
+    if (place >= 0) {
+      scratch.results[i] = scratch.arguments[static_cast<size_t>(place)];
       scratch.given[i] = 1;
     } else if (!allocate.is_none()) {
       allocate_result(i, made[i], scratch);
@@ -387,6 +416,8 @@ nb::object ExchangeCall::call(nb::list values, nb::list made, nb::object prepare
   run(scratch);
   for (size_t i = 0; i < results.size(); ++i) {
     if (results[i].updates >= 0) continue;
+    if (const int64_t place = place_of(results[i], scratch); place >= 0)
+      scratch.made[i] = taken(nb::handle(PyList_GET_ITEM(values.ptr(), arguments[static_cast<size_t>(place)].slot)), place, i);
     if (!scratch.made[i].is_valid()) {
       heddle_dlpack_managed_t* const managed = export_owned(scratch.results[i], *function.results[i].device);
       scratch.results[i] = nullptr;
@@ -405,9 +436,12 @@ nb::object ExchangeCall::call(nb::list values, nb::list made, nb::object prepare
 
 void bind_exchange(nb::module_& module) {
   nb::class_<ExchangeCall>(module, "_ExchangeCall")
-      .def(nb::init<nb::object, nb::handle, nb::tuple, nb::object, nb::object, uint64_t, nb::list, nb::list>(), nb::arg("function"),
+      .def(nb::init<nb::object, nb::handle, nb::tuple, nb::object, nb::object, uint64_t, nb::list, nb::list, nb::list, nb::object,
+                    nb::object>(),
+           nb::arg("function"),
            nb::arg("exchange"), nb::arg("classes"), nb::arg("is_negated"), nb::arg("allocate").none(), nb::arg("alignment"),
-           nb::arg("arguments"), nb::arg("results"))
+           nb::arg("arguments"), nb::arg("results"), nb::arg("donated") = nb::list(), nb::arg("is_free").none() = nb::none(),
+           nb::arg("taken").none() = nb::none())
       .def("__call__", &ExchangeCall::call, nb::arg("values"), nb::arg("made"), nb::arg("prepared").none() = nb::none(), Locked());
 }
 

@@ -80,7 +80,8 @@ class Function:
 
 class _ExchangeCall:
     def __init__(self, function: Function, exchange: Any, classes: tuple[type, ...], is_negated: Any, allocate: Any, alignment: int,
-                 arguments: list[tuple[int, tuple[int, ...] | None]], results: list[tuple[int, int | None]]) -> None: ...
+                 arguments: list[tuple[int, tuple[int, ...] | None]], results: list[tuple[int, int | None]], donated: list[int] = ...,
+                 is_free: Any = None, taken: Any = None) -> None: ...
     def __call__(self, values: list[Any], made: list[Any], prepared: list[Any] | None = None) -> tuple[int, ...] | None: ...
 
 class State:

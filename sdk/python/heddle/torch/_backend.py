@@ -20,7 +20,7 @@ from ._calls import Interface, Module, dense
 from ._decompositions import DECOMPOSITIONS, attention_as_operators
 from ._graph_cache import GraphCache, graph_cache, tell
 from ._numbers import Number, as_number
-from ._plan import Piece, Plan, Symbols, make_plan
+from ._plan import Piece, Plan, Symbols, donations, make_plan
 from ._records import Graph
 from ._steps import Operator, Slot, Steps
 from .report import Executable, GraphNote, place_of_node
@@ -83,6 +83,7 @@ class _Compiled:
                 self._constants[node] = value
         self._device = self._device_of()
         self._visible = len(self._output.args[0]) if kind == "inference" else _visible_results() if kind == "forward" else 0
+        self._given_up = _given_up(self._placeholders) if kind == "backward" else set()
         refused: dict[str, str] = {}
         for attempt in range(_MOST_ATTEMPTS):
             plan = make_plan(graph, self._device, refused, self._symbols, self._visible)
@@ -127,15 +128,16 @@ class _Compiled:
         for node in [*self._placeholders, *self._constants]:
             self._slots.add(node)
         steps: list[_Step] = []
-        for step in plan.steps:
+        donated = donations(plan, self._given_up, self._output)
+        for i, step in enumerate(plan.steps):
             if isinstance(step, torch.fx.Node):
                 self._slots.add(step)
                 steps.append((None, [step], step.all_input_nodes, [step]))
             else:
-                steps.append((self._made_piece(step), step.nodes, step.inputs, step.outputs))
+                steps.append((self._made_piece(step, donated.get(i, set())), step.nodes, step.inputs, step.outputs))
         return steps
 
-    def _made_piece(self, piece: Piece) -> Module:
+    def _made_piece(self, piece: Piece, donated: set[torch.fx.Node]) -> Module:
         target = _text.TARGETS[self._device.type]
         writer = _text.Writer(piece.inputs, torch.__version__, piece.nodes)
         for node in piece.nodes:
@@ -163,7 +165,8 @@ class _Compiled:
             [None if order is None else tuple(order) for order in writer.orders], [self._slots.add(node) for node in piece.outputs],
             [tuple(as_number(one.shape[d]) for d in order or range(one.ndim)) for one, order in zip(results, orders)], [one.dtype for one in results],
             [one.device for one in results], updates, writer.symbols, self._slots.add() if writer.symbols else -1,
-            [None if order is None else tuple(order) for order in orders]))
+            [None if order is None else tuple(order) for order in orders],
+            [i for i, node in enumerate(piece.inputs) if node in donated and node.meta["val"].device == self._device]))
         try:
             path, is_new = module.open()
         except CompileError as error:
@@ -221,6 +224,20 @@ class _Compiled:
 
     def __call__(self, arguments: list[Any]) -> list[Any]:
         return self.steps(arguments)
+
+
+def _given_up(placeholders: Sequence[torch.fx.Node]) -> set[torch.fx.Node]:
+    """The arguments of a backward graph that the forward graph has computed for it alone.
+
+    PyTorch refuses retain_graph=True for a graph of which it knows such arguments, since other backends overwrite them in any case. Modules do so only if
+    nothing else refers to the memory in that call (_calls.py), so PyTorch is told that there are none.
+    """
+    metadata = getattr(torch._guards.TracingContext.try_get(), "fw_metadata", None)
+    found = getattr(metadata, "bw_donated_idxs", None)
+    if not found:
+        return set()
+    metadata.bw_donated_idxs = []
+    return {placeholders[i] for i in found if i < len(placeholders)}
 
 
 def _visible_results() -> int:

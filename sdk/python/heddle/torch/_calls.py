@@ -8,6 +8,7 @@ without these functions goes the way of any array.
 from __future__ import annotations
 
 import dataclasses
+import warnings
 import zlib
 from typing import Any, Callable, Sequence
 
@@ -32,6 +33,11 @@ def _allocator(device: torch.device) -> Callable[..., torch.Tensor] | None:
         return None
     fast = getattr(getattr(torch._C._dynamo, "guards", None), "_empty_strided_cuda", None)  # what Inductor uses
     return fast or (lambda extents, strides, dtype: torch.empty_strided(extents, strides, dtype=dtype, device="cuda"))
+
+
+def _is_free(tensor: torch.Tensor) -> bool:
+    """Whether no other tensor has its memory, and only its Python object refers to it. A view, retain_graph=True or a hook that keeps it does."""
+    return tensor._use_count() == 1 and torch._C._storage_Use_Count(tensor.untyped_storage()._cdata) == 2  # the tensor, and untyped_storage() here
 
 
 def dense(extents: Sequence[int]) -> tuple[int, ...]:
@@ -59,11 +65,15 @@ class Interface:
     symbols: list[str]  # that are no extents of inputs
     carrier: int  # the slot of one more input, which has these symbols as extents; -1: there is none
     result_orders: list[tuple[int, ...] | None]  # in which the dimensions of each result come, and those of its shape are
+    donated: list[int]  # inputs that nothing reads after the call
 
     def compiled(self) -> tuple[str, bool]:
         """(path of the module's file, whether it was compiled now). Raises heddle.CompileError."""
         aliases = tuple(f"--alias=a{argument}=r{result}" for result, argument in sorted(self.updates.items()))
-        return _cache.compiled(zlib.decompress(self.text).decode(), self.target, aliases)
+        donations = tuple(f"--donate=a{argument}" for argument in self.donated)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "donating input")  # which saves nothing
+            return _cache.compiled(zlib.decompress(self.text).decode(), self.target, aliases + donations)
 
 
 class Module:
@@ -112,9 +122,17 @@ class Module:
         results = [(slot, self._updates.get(i)) for i, slot in enumerate(self._outputs)]
         try:
             return _core._ExchangeCall(self._function, exchange, _CLASSES, torch.Tensor.is_neg, self._allocate, _ALIGNMENT[self._device.type],
-                                       list(zip(self._inputs, self._orders)), results)
+                                       list(zip(self._inputs, self._orders)), results, self.interface.donated, _is_free, self._taken)
         except NotImplementedError:  # another version of DLPack's functions
             return None
+
+    def _taken(self, tensor: torch.Tensor, argument: int, result: int) -> torch.Tensor:
+        """A result that was written to the memory of a donated argument."""
+        if (order := self._orders[argument]) is not None:
+            tensor = tensor.permute(order)
+        strides = dense(tensor.shape)
+        tensor = tensor.detach() if tensor.stride() == strides else tensor.as_strided(tensor.shape, strides)  # that of a dimension of 1 may be any
+        return tensor if tensor.dtype == self.interface.types[result] else tensor.view(self.interface.types[result])
 
     def _allocations(self, bindings: dict[str, int]) -> list[Any]:
         """The arguments of the allocator for each result."""

@@ -8,6 +8,7 @@ arguments wherever they are needed.
 from __future__ import annotations
 
 import dataclasses
+import math
 import operator
 from typing import Any
 
@@ -243,3 +244,23 @@ def _piece(nodes: list[torch.fx.Node], in_module: set[torch.fx.Node], outside: s
             if one not in needed and _text.is_tensor(one):
                 inputs[one] = None
     return Piece(kept, list(inputs), outputs)
+
+
+def _is_large(value: torch.Tensor) -> bool:
+    extents = [extent for extent in value.shape if isinstance(extent, int)]
+    return len(extents) < value.ndim or math.prod(extents) * value.element_size() >= 4096
+
+
+def donations(plan: Plan, given_up: set[torch.fx.Node], output: torch.fx.Node) -> dict[int, set[torch.fx.Node]]:
+    """For each piece, by its place in the plan, the inputs whose memory is of no use after it: results of other pieces, and of the arguments those given up.
+
+    An operator of PyTorch may keep what it reads, or return a view of it, so what it reads is not among them. Nor are small ones: whether a tensor is free
+    is asked in each call.
+    """
+    last: dict[torch.fx.Node, int] = {}
+    for i, step in enumerate(plan.steps):
+        last.update(dict.fromkeys(step.inputs if isinstance(step, Piece) else step.all_input_nodes, i))
+    kept = {one for step in plan.steps if not isinstance(step, Piece) for one in step.all_input_nodes}.union(output.all_input_nodes)
+    free = given_up.union(one for step in plan.steps if isinstance(step, Piece) for one in step.outputs if one not in step.updates) - kept
+    return {i: {one for one in step.inputs if one in free and last[one] == i and one not in step.updates.values() and _is_large(one.meta["val"])}
+            for i, step in enumerate(plan.steps) if isinstance(step, Piece)}
