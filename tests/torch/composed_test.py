@@ -59,6 +59,46 @@ class Composed(unittest.TestCase):
         self.check(of_images, torch.randn(2, 4, 9, 11))
         self.check(lambda x: [f.adaptive_avg_pool3d(x, (2, 4, 3)), f.avg_pool3d(x, 2, padding=1), f.max_pool3d(x, 2)], torch.randn(2, 3, 5, 6, 7))
 
+        self.check(lambda x: [f.adaptive_max_pool3d(x, size) for size in ((2, 3, 2), (1, 2, 3), (3, 4, 5))], torch.randn(2, 3, 4, 6, 5))
+
+    def test_samples_of_images_and_volumes(self):
+        def function(x, grid):
+            modes = ("bilinear", "nearest", "bicubic") if x.ndim == 4 else ("bilinear", "nearest")
+            return [nn.functional.grid_sample(x, grid, mode=mode, padding_mode=padding, align_corners=corners) for mode in modes
+                    for padding in ("zeros", "border", "reflection") for corners in (True, False)]
+
+        self.check(function, torch.randn(2, 3, 4, 5), torch.randn(2, 3, 4, 2))
+        self.check(function, torch.randn(2, 2, 3, 4, 1), torch.randn(2, 3, 2, 2, 3))
+        self.check(lambda x, grid: nn.functional.grid_sample(x, grid, padding_mode="reflection", align_corners=False), torch.randn(2, 3, 4, 5),
+                   torch.randn(2, 3, 4, 2), dynamic=True)
+
+    def test_losses_of_margins(self):
+        f = nn.functional
+        target = torch.tensor([[3, 0, -1, 1], [-1, 0, 0, 0], [1, 1, 2, -1]])  # PyTorch's own decompositions are wrong for a -1 and for a single sample
+
+        def losses(x):
+            made = [f.multilabel_margin_loss(x, target, reduction=how) for how in ("none", "mean", "sum")]
+            made += [f.multilabel_margin_loss(x[0], target[0], reduction=how) for how in ("none", "mean")]
+            made += [f.multi_margin_loss(x[0], target[0, 0], p=p, reduction=how) for how in ("none", "mean") for p in (1, 2)]
+            return made + [f.multi_margin_loss(x, target[:, 1], reduction="none")]
+
+        self.check(losses, torch.randn(3, 4))
+
+    def test_resampling_of_symbolic_size(self):
+        def function(x):
+            return nn.functional.interpolate(x, size=(5, 7), mode="bicubic", antialias=True)
+
+        compiled = torch.compile(function, backend=heddle.torch.backend, dynamic=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for size in ((2, 3, 9, 11), (2, 3, 10, 12)):  # PyTorch cannot trace the gradient with symbols
+                x, gradients = torch.randn(size), []
+                for one in (function, compiled):
+                    x = x.detach().requires_grad_()
+                    one(x).sin().sum().backward()
+                    gradients.append(x.grad)
+                torch.testing.assert_close(gradients[1], gradients[0], rtol=1e-4, atol=1e-5)
+
     def test_resampling(self):
         def function(x):
             return [nn.functional.interpolate(x, mode=mode, antialias=True, **how) for mode in ("bilinear", "bicubic")
@@ -137,6 +177,21 @@ class Composed(unittest.TestCase):
                     index = torch.tensor([0, one])
                     self.assertRaises((IndexError, RuntimeError), function, x, index)
                     self.assertRaises(heddle.Error, compiled, x, index)
+
+
+    def test_one_result_of_several_is_for_pytorch(self):
+        x = torch.randn(7, 5)
+        compiled = torch.compile(lambda x: torch.kthvalue(x.sort(0)[1] * 1.0, 2)[0], backend=heddle.torch.backend, fullgraph=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            torch.testing.assert_close(compiled(x), torch.kthvalue(x.sort(0)[1] * 1.0, 2)[0])
+            of_index = torch.compile(lambda x: x.sort(0)[1].kthvalue(2)[0], backend=heddle.torch.backend, fullgraph=True)
+            torch.testing.assert_close(of_index(x), x.sort(0)[1].kthvalue(2)[0])
+
+    def test_gradient_of_an_embedding_leaves_out_what_is_no_row(self):
+        for padding in (-1, 0):
+            self.check(lambda gradient, index: torch.ops.aten.embedding_dense_backward(gradient.detach(), index, 5, padding, False),
+                       torch.randn(7, 2), torch.tensor([1, -1, 4, -5, 5, 0, -6]))
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from torch._dynamo.backends.common import aot_autograd
 from .. import CompileError
 from . import _skipped, _text, _traces, _tracing
 from ._calls import Interface, Module, dense
-from ._decompositions import DECOMPOSITIONS, attention_as_operators
+from ._decompositions import DECOMPOSITIONS, as_operators
 from ._graph_cache import GraphCache, graph_cache, tell
 from ._numbers import Number, as_number
 from ._plan import Piece, Plan, Symbols, donations, make_plan
@@ -309,7 +309,7 @@ def backend(module: torch.fx.GraphModule, example_inputs: Sequence[Any], **optio
     compile_graphs = aot_autograd(fw_compiler=_compiler("forward", cache), bw_compiler=_compiler("backward", cache),
                                   inference_compiler=_compiler("inference", cache), decompositions=DECOMPOSITIONS,
                                   partition_fn=min_cut_rematerialization_partition, keep_inference_input_mutations=True)
-    with attention_as_operators(), cache or contextlib.nullcontext():
+    with as_operators(), cache or contextlib.nullcontext():
         return compile_graphs(module, example_inputs)
 
 

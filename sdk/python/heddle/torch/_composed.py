@@ -2,11 +2,13 @@
 """Operators, most of them gradients, for which PyTorch has no decomposition, as operators that the compiler has. NotImplemented leaves one as it is."""
 from __future__ import annotations
 
+import contextvars
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch._decomp import decompositions as _decompositions
 
 aten = torch.ops.aten
 
@@ -63,29 +65,39 @@ def _adaptive_average_backward(spatial: int, has_even: bool) -> Callable[..., An
     return decomposed
 
 
-def _adaptive_max_pool2d(x: torch.Tensor, output_size: Sequence[int]) -> Any:
-    inputs = x.shape[-2:]
-    if not all(isinstance(one, int) and one > 0 for one in (*inputs, *output_size)):
-        return NotImplemented
-    if _is_even(inputs, output_size):
-        window = [a // b for a, b in zip(inputs, output_size)]
-        return aten.max_pool2d_with_indices(x, window, window)
-    # The last element of a window is repeated, so that all windows have one size.
-    places = []
-    for a, b in zip(inputs, output_size):
-        starts, ends = _starts_and_ends(a, b, x.device)
-        size = max((i * a + a + b - 1) // b - i * a // b for i in range(b))
-        places.append(torch.minimum(starts[:, None] + torch.arange(size, device=x.device), ends[:, None] - 1))
-    rows, columns = places
-    windows = x[..., rows[:, :, None, None], columns].transpose(-3, -2).flatten(-2)  # [.., out, out, tall * wide]
-    values, found = windows.max(-1)
-    flat = (rows[:, None, :, None] * inputs[1] + columns[None, :, None, :]).flatten(-2)  # [out, out, tall * wide]
-    return values, flat.expand(*found.shape, flat.shape[-1]).gather(-1, found[..., None])[..., 0]
+def _adaptive_max_pool(spatial: int) -> Callable[..., Any]:
+    whole = {2: aten.max_pool2d_with_indices, 3: aten.max_pool3d_with_indices}[spatial]
+
+    def decomposed(x: torch.Tensor, output_size: Sequence[int]) -> Any:
+        inputs = x.shape[-spatial:]
+        if not all(isinstance(one, int) and one > 0 for one in (*inputs, *output_size)):
+            return NotImplemented
+        if _is_even(inputs, output_size):
+            window = [a // b for a, b in zip(inputs, output_size)]
+            return whole(x, window, window)
+        # The last element of a window is repeated, so that all windows have one size.
+        flat: Any = 0
+        for d, (a, b) in enumerate(zip(inputs, output_size)):
+            starts, ends = _starts_and_ends(a, b, x.device)
+            size = max((i * a + a + b - 1) // b - i * a // b for i in range(b))
+            places = torch.minimum(starts[:, None] + torch.arange(size, device=x.device), ends[:, None] - 1)
+            shape = [1] * (2 * spatial)
+            shape[d], shape[spatial + d] = b, size
+            flat = flat * a + places.view(shape)
+        flat = flat.flatten(spatial)  # [out, .., elements of a window]
+        values, found = x.flatten(-spatial)[..., flat].max(-1)
+        return values, flat.expand(*found.shape, flat.shape[-1]).gather(-1, found[..., None])[..., 0]
+
+    return decomposed
 
 
-def _adaptive_max_pool2d_backward(gradient: torch.Tensor, x: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
-    made = torch.zeros_like(x).flatten(-2).scatter_add(-1, indices.flatten(-2), gradient.flatten(-2))
-    return made.view(x.shape)
+def _adaptive_max_pool_backward(spatial: int) -> Callable[..., Any]:
+    def decomposed(gradient: torch.Tensor, x: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
+        wide = _computing(gradient)
+        made = wide.new_zeros(x.shape).flatten(-spatial).scatter_add(-1, indices.flatten(-spatial), wide.flatten(-spatial))
+        return made.view(x.shape).to(x.dtype)
+
+    return decomposed
 
 
 def _resampling(inputs: int, outputs: int, align_corners: bool, factor: float | None, support: float, kernel: Callable[[torch.Tensor], torch.Tensor],
@@ -128,6 +140,8 @@ def _resample(support: float, kernel: Callable[[torch.Tensor], torch.Tensor], is
     def backward(gradient: torch.Tensor, output_size: Sequence[int], input_size: Sequence[int], align_corners: bool, scales_h: float | None = None,
                  scales_w: float | None = None) -> Any:
         wide = _computing(gradient)
+        if kernel is _cubic:  # PyTorch fails for symbols, so each size is traced by itself
+            input_size, output_size = [input_size[0], input_size[1], *map(int, input_size[2:])], [*map(int, output_size)]
         made = matrices(input_size[-2:], output_size, align_corners, (scales_h, scales_w), wide)
         return NotImplemented if made is None else _along_last(wide, [one.t() for one in made]).to(gradient.dtype)
 
@@ -228,6 +242,7 @@ def _distances_of_pairs_backward(gradient: torch.Tensor, x: torch.Tensor, p: flo
 
 # --------------------------------------------------------------------------------------------------- embeddings
 
+_is_within_rows = contextvars.ContextVar("heddle_is_within_rows", default=False)
 _SUM, _MEAN = 0, 1  # modes of embedding_bag; the third, max, is left to PyTorch
 
 
@@ -238,7 +253,13 @@ def _per_row(values: torch.Tensor, indices: torch.Tensor, padding_idx: int) -> t
 
 def _embedding_dense_backward(gradient: torch.Tensor, indices: torch.Tensor, num_weights: Any, padding_idx: int, scale_grad_by_freq: bool) -> Any:
     if not scale_grad_by_freq:
-        return NotImplemented
+        if _is_within_rows.get():
+            return NotImplemented
+        token = _is_within_rows.set(True)
+        try:  # PyTorch leaves out indices that are no rows. The compiler leaves out those behind the last row, and others count from the end
+            return aten.embedding_dense_backward(gradient, torch.where(indices < 0, num_weights, indices), num_weights, padding_idx, False)
+        finally:
+            _is_within_rows.reset(token)
     flat, wide = indices.flatten(), _computing(gradient)
     rows = _per_row(wide.reshape(-1, wide.shape[-1]), flat, padding_idx)
     rows = rows / rows.new_zeros([num_weights]).index_add(0, flat, torch.ones_like(flat, dtype=rows.dtype))[flat][:, None]
@@ -283,6 +304,29 @@ def _embedding_bag_per_sample_weights_backward(gradient: torch.Tensor, weight: t
     if mode != _SUM:
         return NotImplemented
     return _per_row(gradient[offset2bag] * weight[indices], indices, padding_idx).sum(1)
+
+
+# ------------------------------------------------------------------------------------------------------- losses
+
+def multilabel_margin_loss(x: torch.Tensor, target: torch.Tensor, reduction: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """PyTorch's own decomposition also counts what is behind the first -1, as class 0."""
+    wide, of = torch.atleast_2d(_computing(x)), torch.atleast_2d(target)
+    is_class = (of == -1).cumsum(-1) == 0
+    classes = torch.arange(wide.shape[-1], device=x.device)
+    is_target = ((of[..., None] == classes) & is_class[..., None]).any(-2)
+    apart = 1 - wide.gather(-1, torch.where(of == -1, 0, of))[..., None] + wide[:, None, :]
+    counts = is_class[..., None] & ~is_target[:, None, :] & (apart > 0)
+    each = torch.where(counts, apart, 0).sum((-1, -2)) / wide.shape[-1]
+    if reduction != 0:
+        each = each.mean() if reduction == 1 else each.sum()
+    return each.reshape([] if x.ndim < 2 else each.shape).to(x.dtype), is_target.to(x.dtype).reshape(target.shape)
+
+
+def multi_margin_loss(x: torch.Tensor, target: torch.Tensor, p: Any = 1, margin: Any = 1, weight: torch.Tensor | None = None,
+                      reduction: int = 1) -> torch.Tensor:
+    """PyTorch's own decomposition gives a dimension more for a single sample without a reduction."""
+    made: torch.Tensor = _decompositions.multi_margin_loss(x, target, p, margin, weight, reduction)
+    return made.reshape([]) if target.ndim == 0 else made
 
 
 # ---------------------------------------------------------------------------------------------------- attention
@@ -356,13 +400,17 @@ TABLE: dict[Any, Callable[..., Any]] = {
     aten._upsample_bicubic2d_aa_backward.default: _resample(2.0, _cubic, is_backward=True),
     aten._upsample_bilinear2d_aa.default: _resample(1.0, _triangle, is_backward=False),
     aten._upsample_bilinear2d_aa_backward.default: _resample(1.0, _triangle, is_backward=True),
-    aten.adaptive_max_pool2d.default: _adaptive_max_pool2d,
-    aten.adaptive_max_pool2d_backward.default: _adaptive_max_pool2d_backward,
+    aten.adaptive_max_pool2d.default: _adaptive_max_pool(2),
+    aten.adaptive_max_pool2d_backward.default: _adaptive_max_pool_backward(2),
+    aten.adaptive_max_pool3d.default: _adaptive_max_pool(3),
+    aten.adaptive_max_pool3d_backward.default: _adaptive_max_pool_backward(3),
     aten.embedding_dense_backward.default: _embedding_dense_backward,
     aten.index_fill.int_Scalar: _index_fill,
     aten.index_fill.int_Tensor: _index_fill,
     aten.max_unpool2d.default: _max_unpool(2),
     aten.max_unpool3d.default: _max_unpool(3),
+    aten.multi_margin_loss.default: multi_margin_loss,
+    aten.multilabel_margin_loss_forward.default: multilabel_margin_loss,
     aten.replication_pad1d_backward.default: _replication_pad_backward,
     aten.replication_pad2d_backward.default: _replication_pad_backward,
     aten.replication_pad3d_backward.default: _replication_pad_backward,

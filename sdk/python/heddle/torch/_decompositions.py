@@ -2,16 +2,18 @@
 """How operators become those of compiler/import/aten_*.cpp: PyTorch's decompositions to Core ATen, and some more."""
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import functools
 from collections.abc import Iterator, Mapping
 from typing import Any, Callable
 
 import torch
+from torch._C import DispatchKey
 from torch._decomp import core_aten_decompositions, get_decompositions
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from . import _composed, _optimizers, _text
+from . import _composed, _optimizers, _sampling, _text
 
 aten = torch.ops.aten
 
@@ -25,13 +27,33 @@ _MORE = [
 _KEPT = [aten.embedding_dense_backward, aten.index_add, aten.index_copy, aten.var_mean, aten._softmax_backward_data, aten._log_softmax_backward_data, aten.threshold_backward]
 
 
-# Their decomposition gives other values than what the backward pass of the operator reads. attention_as_operators() avoids them.
+# Their decomposition gives other values than what the backward pass of the operator reads. as_operators() avoids them.
 _NOT_FOR_TRAINING = [aten._scaled_dot_product_flash_attention_for_cpu]
 
 
-def attention_as_operators() -> Any:
-    """While it is entered, scaled_dot_product_attention is traced as products and a softmax."""
-    return sdpa_kernel(SDPBackend.MATH)
+# PyTorch decomposes these before it looks at a table, and gives wrong values.
+_WRONG_IN_PYTORCH = {aten.multi_margin_loss.default: _composed.multi_margin_loss,
+                     aten.multilabel_margin_loss_forward.default: _composed.multilabel_margin_loss}
+
+
+@contextlib.contextmanager
+def as_operators() -> Iterator[None]:
+    """While it is entered, scaled_dot_product_attention is traced as products and a softmax, and what PyTorch decomposes wrongly as it is right."""
+    def exchange(kernels: Mapping[Any, Any]) -> dict[Any, Any]:
+        before = {}
+        for one, kernel in kernels.items():
+            before[one] = one.py_kernels.get(DispatchKey.Autograd)
+            if kernel is not None and before[one] is not None:
+                one.py_kernels[DispatchKey.Autograd] = kernel
+                one._dispatch_cache.clear()
+        return before
+
+    with sdpa_kernel(SDPBackend.MATH):
+        before = exchange(_WRONG_IN_PYTORCH)
+        try:
+            yield
+        finally:
+            exchange(before)
 
 
 def _weight_norm_backward(gradient: torch.Tensor, v: torch.Tensor, g: torch.Tensor, norms: torch.Tensor, dim: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -106,6 +128,7 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     table[aten.native_dropout.default] = _native_dropout
     table.update({draw: functools.partial(_drawn, draw) for draw in _DRAWN_BY_LAYOUT})
     table.update(_composed.TABLE)
+    table.update(_sampling.TABLE)
     table.update(_optimizers.decompositions())
     return table
 

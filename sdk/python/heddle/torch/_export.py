@@ -17,7 +17,7 @@ from torch.utils import _pytree as pytree
 from .. import CompileError, compile as _compile
 from .._errors import Error, make
 from . import _backend, _conditions, _tensors, _text
-from ._decompositions import attention_as_operators, decompositions
+from ._decompositions import as_operators, decompositions
 from .report import place_of_node
 
 _DOING = "exporting"
@@ -39,7 +39,7 @@ def _decomposed(program: ExportedProgram) -> ExportedProgram:
     for one in list(table):  # the compiler has these as they are
         if one not in own and one.namespace == "aten" and not torch._C._dispatch_has_kernel_for_dispatch_key(one.name(), "CompositeImplicitAutograd"):
             del table[one]
-    with torch.no_grad(), attention_as_operators():
+    with torch.no_grad(), as_operators():
         return program.run_decompositions(table)
 
 

@@ -19,7 +19,7 @@ from torch._dynamo.backends.common import aot_autograd
 from .. import __version__
 from .._errors import make
 from . import _read_text
-from ._decompositions import attention_as_operators, decompositions
+from ._decompositions import as_operators, decompositions
 from ._parts import Failure, Part, Whole, copied, failure_of
 from .report import place_of_node
 
@@ -92,7 +92,7 @@ def _captured(model: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[st
     def backend(module: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Any:
         compile_graphs = aot_autograd(fw_compiler=capture("forward"), bw_compiler=capture("backward"), inference_compiler=capture("inference"),
                                       decompositions=decompositions(), partition_fn=min_cut_rematerialization_partition)
-        with attention_as_operators():
+        with as_operators():
             return compile_graphs(module, example_inputs)
 
     torch._dynamo.reset()

@@ -151,8 +151,8 @@ def make_plan(graph: torch.fx.Graph, device: torch.device, refused: dict[str, st
     level: dict[torch.fx.Node, int] = {}
     in_order = 0
     # What is made of numbers only, for nodes in PyTorch, is made there.
-    in_module -= {node for node in in_module if not any(map(_text.is_tensor, node.all_input_nodes)) and node.users and not any(
-        user in in_module or user is output or _is_update(user) for user in node.users)}
+    in_module -= {node for node in in_module if node.target is not operator.getitem and not any(map(_text.is_tensor, node.all_input_nodes)) and node.users
+                  and not any(user in in_module or user is output or _is_update(user) for user in node.users)}
     for node in calls:
         if node in numbers:
             continue
