@@ -61,6 +61,8 @@ class Composed(unittest.TestCase):
 
         self.check(lambda x: [f.adaptive_max_pool3d(x, size) for size in ((2, 3, 2), (1, 2, 3), (3, 4, 5))], torch.randn(2, 3, 4, 6, 5))
 
+        self.check(lambda x: [f.adaptive_avg_pool3d(x, (2, 4, 3)), f.adaptive_avg_pool2d(x[:, :, 0], (4, 3))], torch.randn(0, 3, 5, 6, 7))
+
     def test_samples_of_images_and_volumes(self):
         def function(x, grid):
             modes = ("bilinear", "nearest", "bicubic") if x.ndim == 4 else ("bilinear", "nearest")

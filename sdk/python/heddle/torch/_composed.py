@@ -34,6 +34,8 @@ def _averages(inputs: int, outputs: int, like: torch.Tensor) -> torch.Tensor:
 
 def _along_last(x: torch.Tensor, matrices: Sequence[torch.Tensor]) -> torch.Tensor:
     """Each of the last dimensions multiplied by its matrix [to, from]."""
+    if any(isinstance(one, int) and one == 0 for one in x.shape):
+        return x.new_zeros([*x.shape[:-len(matrices)], *(one.shape[0] for one in matrices)])
     for i, matrix in enumerate(reversed(matrices)):
         x = (x.transpose(-1, -1 - i) @ matrix.t()).transpose(-1, -1 - i)
     return x
