@@ -190,6 +190,15 @@ class Composed(unittest.TestCase):
             of_index = torch.compile(lambda x: x.sort(0)[1].kthvalue(2)[0], backend=heddle.torch.backend, fullgraph=True)
             torch.testing.assert_close(of_index(x), x.sort(0)[1].kthvalue(2)[0])
 
+    def test_averages_of_integers_are_refused(self):
+        x = torch.randint(-9, 9, (1, 1, 7, 5, 7))
+        heddle.torch.clear()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            made = torch.compile(lambda x: nn.functional.avg_pool3d(x, (6, 3, 4), (2, 3, 2), (3, 1, 0), False, False, 2), backend=heddle.torch.backend)(x)
+        self.assertTrue(torch.equal(made, nn.functional.avg_pool3d(x, (6, 3, 4), (2, 3, 2), (3, 1, 0), False, False, 2)))
+        self.assertEqual([one.operator for graph in heddle.torch.graphs() for one in graph.fallbacks], ["aten.avg_pool3d.default"])
+
     def test_gradient_of_an_embedding_leaves_out_what_is_no_row(self):
         for padding in (-1, 0):
             self.check(lambda gradient, index: torch.ops.aten.embedding_dense_backward(gradient.detach(), index, 5, padding, False),

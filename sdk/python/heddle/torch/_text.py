@@ -243,6 +243,7 @@ def results_of(node: torch.fx.Node) -> list[Any]:
 
 
 _OF_NUMBERS = {operator.truediv: "div", operator.mul: "mul", operator.add: "add", operator.sub: "sub"}
+_AVERAGES = {torch.ops.aten.avg_pool1d.default, torch.ops.aten.avg_pool2d.default, torch.ops.aten.avg_pool3d.default}
 TARGETS = {"cpu": "cpu", "cuda": "cuda"}  # of the compiler, by the type of a device
 
 
@@ -279,6 +280,8 @@ def check(node: torch.fx.Node, device: torch.device | None) -> None:
         raise Unsupported("it writes to an argument" if node.target._schema.is_mutable else "it has no result, but an effect, such as an assertion")
     arguments = arguments_of(node)
     values = [one.meta["val"] for _, one in arguments.tensors if not isinstance(one.meta["val"], torch.SymFloat)] + results_of(node)
+    if node.target in _AVERAGES and not node.meta["val"].is_floating_point():
+        raise Unsupported("averages of integers, which PyTorch divides in its own way, are not supported")
     for value in values:
         if value is None:
             continue
