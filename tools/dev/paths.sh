@@ -26,12 +26,12 @@ fi
 
 say() { printf '== %s\n' "$*"; }
 
-# For a script without arguments: --help prints its head comment, any other argument is an error.
+# For a script without arguments but those that it took itself and names in `takes`: --help prints its head comment, any other argument is an error.
 no_arguments() {
-  local script="tools/dev/$(basename "$0")"
+  local script="tools/dev/$(basename "$0")${takes:+ $takes}"
   if [ "$1" = --help ] || [ "$1" = -h ]; then
     echo "usage: $script"
-    sed -n '3,/^[^#]/{s/^# //p}' "$root/$script"
+    sed -n '3,/^[^#]/{s/^# //p}' "$root/tools/dev/$(basename "$0")"
     exit 0
   fi
   echo "$(basename "$0"): unknown argument '$1'; usage: $script" >&2
