@@ -26,6 +26,7 @@ import torch
 from ._facts import BUILTIN, PLAIN, Facts, Unknown, is_of_python, of_code, order_of_sets
 
 # Functions of Dynamo, by file, that make variables of what they compute of other variables, and of names and numbers in the code that they trace.
+# PyTorch 2.15 has other names for some of those of 2.13.
 _COMPUTING = {
     "builder.py": {"SourcelessBuilder.create"},
     "builtin.py": {"BuiltinVariable._binop_handlers.<locals>.create_cmp_op_handlers.<locals>.compare_by_value",
@@ -33,13 +34,16 @@ _COMPUTING = {
                    "BuiltinVariable._binop_handlers.<locals>.create_cmp_op_handlers.<locals>.never", "BuiltinVariable.call_isinstance",
                    "BuiltinVariable._make_handler.<locals>.constant_fold_handler"},
     "constant.py": {"ConstantVariable._nb_binary_impl", "ConstantVariable.nb_floor_divide_impl", "ConstantVariable.nb_true_divide_impl"},
-    "dicts.py": {"ConstDictVariable.mp_length", "ConstDictVariable.sq_contains", "SideEffectsProxyDict.get_value___dict__"},
+    "dicts.py": {"ConstDictVariable.mp_length", "ConstDictVariable.mp_length_impl", "ConstDictVariable.sq_contains", "ConstDictVariable.sq_contains_impl",
+                 "SideEffectsProxyDict.get_value___dict__"},
     "exc.py": {"raise_observed_exception"},
-    "functions.py": {"MemberDescriptorVariable.tp_descr_get_impl", "PolyfilledFunctionVariable.call_function",
-                     "UserFunctionVariable.call_obj_hasattr", "WrapperUserFunctionVariable.call_function", "wrap_bound_arg"},
-    "lists.py": {"BaseListVariable.sq_length", "RangeIteratorVariable.tp_iternext_impl", "RangeVariable.apply_index"},
+    "functions.py": {"BaseUserFunctionVariable.call_obj_hasattr", "MemberDescriptorVariable.tp_descr_get_impl",
+                     "PolyfilledFunctionVariable.call_function", "UserFunctionVariable.call_obj_hasattr", "WrapperUserFunctionVariable.call_function",
+                     "wrap_bound_arg"},
+    "lists.py": {"BaseListVariable.sq_length", "BaseListVariable.sq_length_impl", "RangeIteratorVariable.tp_iternext_impl",
+                 "RangeVariable.apply_index"},
     "nn_module.py": {"UnspecializedNNModuleVariable.manually_trace_nn_module_getattr"},
-    "sets.py": {"SetVariable.sq_contains"},
+    "sets.py": {"BaseSetVariable.sq_contains_impl", "SetVariable.sq_contains"},
     "symbolic_convert.py": {f"InstructionTranslatorBase.{name}" for name in (
         "BUILD_CONST_KEY_MAP", "BUILD_LIST", "BUILD_MAP", "CHECK_EXC_MATCH", "FORMAT_VALUE", "GET_ITER", "LIST_TO_TUPLE", "MAKE_FUNCTION", "STORE_ATTR",
         "_attach_traceback_to_exception", "_format_value", "_load_attr")},

@@ -240,8 +240,9 @@ class _StandIn(ModuleType):
 @contextlib.contextmanager
 def without_inductor() -> Iterator[None]:
     """AOTAutograd and the key of its cache import what Inductor generates code with, which takes longer than the rest of reading a graph: for a log that is
-    off, for kernels of Triton in a graph, and for passes that were added to generators. None of that is used here."""
-    from torch._inductor import codecache
+    off, for kernels of Triton in a graph, for passes that were added to generators, and, since 2.15, to say in the key that no class of choices is set.
+    None of that is used here."""
+    from torch._inductor import codecache, config
 
     def transitive_closure(kernel: Any) -> Any:
         wrapper.leave()
@@ -251,15 +252,18 @@ def without_inductor() -> Iterator[None]:
     wrapper = _StandIn("torch._inductor.codegen.wrapper", **{function: transitive_closure})
     debug = _StandIn("torch._inductor.debug", enable_aot_logging=contextlib.nullcontext)
     used = [one for one in (wrapper, debug) if one.__name__ not in sys.modules and (one is wrapper or os.environ.get("TORCH_COMPILE_DEBUG", "0") != "1")]
-    name = "init_backend_registration"
-    before = getattr(codecache, name, None)
-    if before is not None:
-        setattr(codecache, name, lambda: None)
+    replaced: list[tuple[dict[str, Any], str, Any]] = [(vars(codecache), "init_backend_registration", lambda: None)]
+    if "torch._inductor.choices" not in sys.modules and getattr(config, "inductor_choices_class", "") is None:  # None is what the key says then
+        replaced.append((vars(config), "_cache_config_serializer", lambda _: None))
+    before = [(variables, name, variables[name]) for variables, name, _ in replaced if name in variables]
+    for variables, name, by in replaced:
+        if name in variables:
+            variables[name] = by
     sys.modules.update({one.__name__: one for one in used})
     try:
         yield
     finally:
         for one in used:
             one.leave()
-        if before is not None:
-            setattr(codecache, name, before)
+        for variables, name, value in before:
+            variables[name] = value
