@@ -2,17 +2,19 @@
 """Modules of texts on disk, by the hash of the text and of the compiler, so that other processes find them."""
 from __future__ import annotations
 
+import errno
 import functools
 import hashlib
 import os
 import pathlib
 import tempfile
+import warnings
 from collections.abc import Callable
 
 from . import __version__
 from ._compile import compile as _compile
 from ._compile import find_compiler
-from ._errors import DataLossError, InvalidArgumentError
+from ._errors import CompileError, DataLossError, InvalidArgumentError
 from ._module import Module
 from ._module import open as _open
 
@@ -53,11 +55,41 @@ def _key(text: str, target: str, options: tuple[str, ...]) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
+@functools.lru_cache(maxsize=1)
+def _of_this_process() -> tempfile.TemporaryDirectory[str]:
+    """For modules that cannot be written elsewhere, until the process ends."""
+    return tempfile.TemporaryDirectory(prefix="heddle-")
+
+
+_unwritable: set[pathlib.Path] = set()  # folders that a warning has named
+_OF_DISKS = tuple(os.strerror(one) for one in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG))
+
+
 def compiled(text: str, target: str, options: tuple[str, ...], where: pathlib.Path) -> tuple[str, bool]:
-    """(path of the module in the folder, whether it was compiled now). Raises heddle.CompileError."""
-    path = where / (_key(text, target, options) + ".heddle")
-    if path.exists():
-        return str(path), False
+    """(path of the module in the folder, whether it was compiled now). If nothing can be written there, it is in a folder of this process, and a warning
+    says so once. Raises heddle.CompileError."""
+    name = _key(text, target, options) + ".heddle"
+    if os.path.exists(where / name):
+        return str(where / name), False
+    if where in _unwritable and os.path.exists(own := os.path.join(_of_this_process().name, name)):
+        return own, False
+    try:
+        return _compiled_now(text, target, options, where / name), True
+    except OSError as wrong:
+        reason = str(wrong)
+    except CompileError as wrong:
+        reason = str(wrong).strip().splitlines()[0]
+        if not any(one in reason for one in _OF_DISKS):
+            raise
+    if where not in _unwritable:
+        _unwritable.add(where)
+        warnings.warn(f"heddle: writing modules to '{where}' failed, so other processes will not find them: {reason}; make room or set another folder",
+                      stacklevel=2)
+    return _compiled_now(text, target, options, pathlib.Path(_of_this_process().name, name)), True
+
+
+def _compiled_now(text: str, target: str, options: tuple[str, ...], path: pathlib.Path) -> str:
+    where = path.parent
     where.mkdir(parents=True, exist_ok=True, mode=0o700)
     with tempfile.TemporaryDirectory(prefix="graph-", dir=where) as scratch:
         source = os.path.join(scratch, "graph.mlir")
@@ -66,7 +98,7 @@ def compiled(text: str, target: str, options: tuple[str, ...], where: pathlib.Pa
         made = os.path.join(scratch, "graph.heddle")
         _compile(source, made, target=target, options=options)
         os.replace(made, path)  # of several processes, the last one's stays
-    return str(path), True
+    return str(path)
 
 
 def opened(make: Callable[[], tuple[str, bool]], device: str) -> tuple[Module, str, bool]:

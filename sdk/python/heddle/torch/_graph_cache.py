@@ -168,9 +168,9 @@ def _graphs_of(module: torch.fx.GraphModule) -> Iterator[torch.fx.GraphModule]:
 
 
 def others_may_write() -> str | None:
-    """That other users may write to PyTorch's folder: unpickling runs code."""
+    """That other users than root may write to PyTorch's folder: unpickling runs code."""
     folder = os.stat(cache_dir())
-    return f"other users may write {cache_dir()}" if folder.st_uid != os.getuid() or folder.st_mode & 0o002 else None
+    return f"other users may write {cache_dir()}" if folder.st_uid not in (0, os.getuid()) or folder.st_mode & 0o002 else None
 
 
 def _reason_against(module: torch.fx.GraphModule) -> str | None:

@@ -26,11 +26,16 @@ from ._facts import Unknown
 _OF_COMPILING = frozenset((*sys.stdlib_module_names, "_distutils_hack", "_remote_module_non_scriptable", "cuda", "filelock", "fsspec", "functorch",
                            "heddle", "jinja2", "markupsafe", "mpmath", "networkx", "numpy", "nvidia", "optree", "packaging", "pkg_resources",
                            "psutil", "setuptools", "sympy", "torch", "torchgen", "triton", "typing_extensions"))
-# Variables of the environment that only describe the terminal and the session.
-_OF_SESSIONS = frozenset(("COLORTERM", "COLUMNS", "DBUS_SESSION_BUS_ADDRESS", "INVOCATION_ID", "JOURNAL_STREAM", "LESSCLOSE", "LESSOPEN", "LINES",
-                          "LS_COLORS", "OLDPWD", "PS1", "PS2", "SHLVL", "SSH_AGENT_PID", "SSH_AUTH_SOCK", "SSH_CLIENT", "SSH_CONNECTION", "SSH_TTY",
-                          "STY", "SYSTEMD_EXEC_PID", "TERM", "TERM_PROGRAM", "TERM_PROGRAM_VERSION", "TMUX", "TMUX_PANE", "WINDOW", "WINDOWID",
-                          "XDG_SESSION_ID", "_"))
+# Variables of the environment that only name the host, or describe the terminal and the session. The name of the host is no part of the program, either.
+# What a program made of them is found as the contents of its files are, by guards, facts and reads (_traces.py).
+NO_INPUTS = frozenset((
+    "HOST", "HOSTNAME",
+    "ALACRITTY_SOCKET", "ALACRITTY_WINDOW_ID", "COLORTERM", "COLUMNS", "DBUS_SESSION_BUS_ADDRESS", "DESKTOP_STARTUP_ID", "GNOME_TERMINAL_SCREEN",
+    "GNOME_TERMINAL_SERVICE", "INVOCATION_ID", "ITERM_SESSION_ID", "JOURNAL_STREAM", "KITTY_PID", "KITTY_WINDOW_ID", "KONSOLE_DBUS_SESSION",
+    "KONSOLE_DBUS_WINDOW", "LESSCLOSE", "LESSOPEN", "LINES", "LS_COLORS", "MANAGERPID", "MEMORY_PRESSURE_WATCH", "OLDPWD", "PS1", "PS2",
+    "SESSION_MANAGER", "SHLVL", "SSH_AGENT_PID", "SSH_AUTH_SOCK", "SSH_CLIENT", "SSH_CONNECTION", "SSH_TTY", "STY", "SYSTEMD_EXEC_PID", "TERM",
+    "TERM_PROGRAM", "TERM_PROGRAM_VERSION", "TERM_SESSION_ID", "TMUX", "TMUX_PANE", "WEZTERM_PANE", "WEZTERM_UNIX_SOCKET", "WINDOW", "WINDOWID",
+    "WT_SESSION", "XAUTHORITY", "XDG_ACTIVATION_TOKEN", "XDG_SESSION_ID", "XDG_VTNR", "_"))
 _YEAR = 366 * 24 * 3600
 _IMPORTED = time.time()
 
@@ -38,7 +43,7 @@ _IMPORTED = time.time()
 def identity() -> str:
     """A digest of the program, at this moment. Raises Unknown if it cannot be told."""
     parts = [_at_first(), sys.argv, sys.orig_argv, _current_folder(), locale.setlocale(locale.LC_ALL), time.tzname,
-             sorted((name, value) for name, value in os.environ.items() if name not in _OF_SESSIONS), _main(),
+             sorted((name, value) for name, value in os.environ.items() if name not in NO_INPUTS), _main(),
              _modules(name for name in list(sys.modules) if not _is_of_compiling(name))]
     return hashlib.sha256(repr(parts).encode(errors="surrogatepass")).hexdigest()
 
@@ -47,7 +52,7 @@ def identity() -> str:
 def _at_first() -> str:
     """What stays, and the packages that compiling uses, as far as they are imported before anything is looked for."""
     version = torch.version
-    parts = [sys.version, sys.executable, sys.flags, platform.node(), platform.system(), platform.release(),
+    parts = [sys.version, sys.executable, sys.flags, platform.system(), platform.release(),
              platform.version(), platform.machine(), os.cpu_count(), _processor(), torch.__version__, version.git_version, version.cuda,
              version.hip, torch.__config__.show(), _modules(name for name in list(sys.modules) if _is_of_compiling(name))]
     return hashlib.sha256(repr(parts).encode(errors="surrogatepass")).hexdigest()

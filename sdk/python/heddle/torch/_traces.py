@@ -20,6 +20,7 @@ import inspect
 import os
 import pathlib
 import pickle
+import re
 import shutil
 import sys
 import time
@@ -30,7 +31,7 @@ from typing import Any
 
 import torch
 
-from . import _graph_cache, _program, _reads
+from . import _cache, _graph_cache, _program, _reads
 from ._facts import Facts, Unknown, of_code, order_of_sets
 from ._reads import Reads
 from ._records import logger
@@ -47,7 +48,6 @@ try:  # none of this is public; without it, every process traces
     from torch._functorch import config as functorch_config
     from torch._functorch._aot_autograd import autograd_cache
     from torch._functorch._aot_autograd.aot_autograd_result import deserialize_bundled_cache_entry
-    from torch._inductor.codecache import write_atomic
     from torch._inductor.runtime.cache_dir_utils import cache_dir
     from torch.utils import _pytree as pytree
     from torch.utils._ordered_set import OrderedSet
@@ -298,15 +298,30 @@ def _write(key: str, graph: bytes) -> None:
         folders = _candidates(recording.path.parent)
         for old in folders[_MOST_FOLDERS:]:
             shutil.rmtree(old, ignore_errors=True)
-        write_atomic(os.path.join(recording.path, hashlib.sha256(content).hexdigest()), content)
+        _cache.write(recording.path / _name(recording.entry), content)
         counters["heddle"]["trace_saved"] += 1
     except Exception as wrong:
         logger.info("what Dynamo made of a function is not kept for other processes: %s", wrong)
 
 
+def _name(entry: _Entry) -> str:
+    """Of its file. Processes that trace the same at the same time write one file, the last one's."""
+    asked = [(getattr(function, "__name__", ""), repr(arguments), repr(named), gave) for function, arguments, named, gave in entry.asked]
+    shapes = getattr(getattr(entry.shapes, "python_code_parts", None), "exprs", None)
+    parts = [entry.identity, entry.facts, entry.traced, entry.of_library, entry.named, asked, shapes]
+    of_processes = r"_\d+_[0-9a-f]{32}"  # ends of names of globals (_install_global)
+    return hashlib.sha256(re.sub(of_processes, "", repr(parts)).encode(errors="surrogatepass")).hexdigest()
+
+
 def _candidates(folder: pathlib.Path) -> list[pathlib.Path]:
-    """Those first that were written or used last."""
-    return [pathlib.Path(one) for one in sorted(os.scandir(folder), key=lambda one: -one.stat().st_mtime)] if folder.is_dir() else []
+    """Those first that were written or used last, without what is being written."""
+    found: list[tuple[int, str]] = []
+    with contextlib.suppress(FileNotFoundError):
+        for one in os.scandir(folder):
+            with contextlib.suppress(FileNotFoundError):  # another process has removed it
+                if not one.name.startswith("."):
+                    found.append((one.stat().st_mtime_ns, one.path))
+    return [pathlib.Path(path) for _, path in sorted(found, reverse=True)]
 
 
 def _found(folder: pathlib.Path, bound: dict[str, Any]) -> Any:
