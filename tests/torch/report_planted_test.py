@@ -61,7 +61,8 @@ def judge(path):
     wrong = []
     if stage == "trace":
         fallbacks = report.fallbacks
-        at = [one for one in report.breaks if one.code == planted.CODE and one.place.line == line and one.place.file == str(path)]
+        codes = (planted.CODE, getattr(planted, "CODE_SINCE_2_15", planted.CODE))
+        at = [one for one in report.breaks if one.code in codes and one.place.line == line and one.place.file == str(path)]
         if not at:
             wrong.append(f"no {planted.CODE} at line {line}: " + (", ".join(f"{one.code} at {one.place.line} ({one.kind})" for one in report.breaks) or "no break"))
         elif at[0].wrapped_in != [one for one in [getattr(planted, "WRAPPED_IN", "")] if one]:

@@ -3,6 +3,7 @@
 import torch
 
 CODE, HINT = "GB0014", "allow_rnn"
+CODE_SINCE_2_15 = "GB0148"
 torch.manual_seed(0)
 LAYER = torch.nn.GRU(3, 4)
 

@@ -79,6 +79,8 @@ def for_break(code: str, kind: str, reason: str, context: str) -> str:
         return "warn after the compiled function returned"
     if "no fake impl" in about:
         return _INSTEAD["GB0090"]
+    if "allow_rnn" in about:  # since PyTorch 2.15 with the code of any break that Dynamo has put off
+        return _INSTEAD["GB0014"]
     found = _INSTEAD.get(code, "")
     if found:
         return found

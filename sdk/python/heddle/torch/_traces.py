@@ -489,7 +489,7 @@ def _note_written(inner: Callable[..., Any], key: str, content: bytes) -> None:
 
 @functools.lru_cache(maxsize=1)
 def is_possible() -> bool:
-    """Whether this version of PyTorch has what is replaced here, with these arguments. 2.13 has; 2.11 has not. It is looked at before anything is replaced."""
+    """Whether this version of PyTorch has what is replaced here, with these arguments. 2.13 and 2.15 have; 2.11 has not. It is looked at before anything is replaced."""
     if not _IS_THERE:
         return False
     of_compile = {"code", "globals", "locals", "closure", "compiler_fn", "one_graph", "hooks", "cache_entries", "export", "package", "compile_id"}
