@@ -308,7 +308,8 @@ def _name(entry: _Entry) -> str:
     """Of its file. Processes that trace the same at the same time write one file, the last one's."""
     asked = [(getattr(function, "__name__", ""), repr(arguments), repr(named), gave) for function, arguments, named, gave in entry.asked]
     shapes = getattr(getattr(entry.shapes, "python_code_parts", None), "exprs", None)
-    parts = [entry.identity, entry.facts, entry.traced, entry.of_library, entry.named, asked, shapes]
+    sizes = sorted(map(repr, entry.state.input_source_to_sizes_strides.items()))
+    parts = [entry.identity, entry.facts, entry.traced, entry.of_library, entry.named, asked, shapes, sizes]
     of_processes = r"_\d+_[0-9a-f]{32}"  # ends of names of globals (_install_global)
     return hashlib.sha256(re.sub(of_processes, "", repr(parts)).encode(errors="surrogatepass")).hexdigest()
 
