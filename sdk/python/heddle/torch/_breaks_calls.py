@@ -29,15 +29,17 @@ class Thread:
 
     graph       the number of the graph that runs
     compiling   how many functions are being compiled, one inside of the other
-    pending     by break: when the graph before it ended, how much had been compiled by then, and the tensors that it wrote
+    pending     by number of a break's key: when the graph before it ended
+    written     likewise the tensors that this graph wrote, in a call in which bytes are measured
     """
 
-    __slots__ = ("graph", "compiling", "pending")
+    __slots__ = ("graph", "compiling", "pending", "written")
 
     def __init__(self) -> None:
         self.graph: int | None = None
         self.compiling = 0
-        self.pending: dict[Key, tuple[int, int, list[tuple[Any, int]] | None]] = {}
+        self.pending: dict[int, int] = {}
+        self.written: dict[int, list[tuple[Any, int]]] = {}
 
 
 class Local(threading.local):
@@ -48,11 +50,13 @@ class Local(threading.local):
 
 
 class Ring:
-    """The last durations, in nanoseconds: `count` were written, each at its number modulo _RING."""
+    """The last durations, in nanoseconds: `count` were written, each at its number modulo _RING; `total` is the sum of all."""
+
+    __slots__ = ("values", "count", "total")
 
     def __init__(self) -> None:
         self.values = array("q", bytes(8 * _RING))
-        self.count = 0
+        self.count = self.total = 0
 
     def percentile_us(self, share: float) -> float | None:
         kept = sorted(self.values[:min(self.count, _RING)])
@@ -66,22 +70,33 @@ class Ring:
 class Crossing:
     """What was measured at one break."""
 
+    __slots__ = ("continued", "between", "measured", "bytes", "kept")
+
     def __init__(self) -> None:
         self.continued = 0
         self.between = Ring()
-        self.between_total = 0
         self.measured = 0
         self.bytes = 0
         self.kept = 0
 
 
 class State:
-    """Shared by all graphs of a session. `compiles` counts compilations, so that times with one in them are left out."""
+    """Shared by all graphs of a session. `compiled` is when a compilation last began or ended, so that times with one in them are left out."""
+
+    __slots__ = ("open", "compiled", "local", "_numbers")
 
     def __init__(self) -> None:
         self.open = True
-        self.compiles = 0
+        self.compiled = 0
         self.local = Local()
+        self._numbers: dict[Key, int] = {}
+
+    def number_of(self, key: Key) -> int:
+        """A number for a break's key, which is looked up in less time."""
+        return self._numbers.setdefault(key, len(self._numbers))
+
+    def note_compiling(self) -> None:
+        self.compiled = time.perf_counter_ns()
 
 
 def _storages(values: Any) -> set[int]:
@@ -115,51 +130,57 @@ class Piece:
     def __init__(self, state: State, graph: int, starts_after: tuple[Key, Crossing] | None, ends_in: tuple[Key, Crossing] | None) -> None:
         self.state, self.graph, self.starts_after, self.ends_in = state, graph, starts_after, ends_in
         self.durations = Ring()
-        self.total = 0
 
     def observe(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """`function`, the compiled graph, with its calls counted while the session is open. It is one function, since it is called as often as a graph."""
+        """`function`, the compiled graph, with its calls counted while the session is open. It is one function, without what could wait until the report
+        is asked for, since it is called as often as a graph."""
         state, local, graph, clock, ring = self.state, self.state.local, self.graph, time.perf_counter_ns, self.durations
         values = ring.values
         start_key, arrived = self.starts_after or (None, Crossing())
         end_key, left = self.ends_in or (None, Crossing())
-        between, between_values = arrived.between, arrived.between.values
+        starts_after = state.number_of(start_key) if start_key is not None else None
+        ends_in = state.number_of(end_key) if end_key is not None else None
+        between = arrived.between
+        between_values = between.values
 
         def call(*args: Any) -> Any:
             if not state.open:
                 return function(*args)
             thread = local.thread
             start = clock()
-            if start_key is not None:
-                pending = thread.pending.pop(start_key, None)
-                if pending is not None:
-                    ended, compiles, written = pending
+            if starts_after is not None:
+                ended = thread.pending.pop(starts_after, None)
+                if ended is not None:
                     arrived.continued += 1
-                    if compiles == state.compiles:
-                        between_values[between.count & _LAST] = start - ended
-                        between.count += 1
-                        arrived.between_total += start - ended
-                    if written is not None:
-                        arrived.kept = max(arrived.kept, sum(size for one, size in written if one() is not None))
-                    start = clock()
-            outer, thread.graph = thread.graph, graph
+                    if ended > state.compiled:
+                        spent = start - ended
+                        number = between.count
+                        between_values[number & _LAST] = spent
+                        between.count = number + 1
+                        between.total += spent
+                    if thread.written:
+                        written = thread.written.pop(starts_after, ())
+                        arrived.kept = max(arrived.kept, sum([size for one, size in written if one() is not None]))
+                        start = clock()
+            outer = thread.graph
+            thread.graph = graph
             try:
                 results = function(*args)
             finally:
                 thread.graph = outer
             end = clock()
-            count = ring.count
-            values[count & _LAST] = end - start
-            ring.count = count + 1
-            self.total += end - start
-            if end_key is not None:
-                written = None
-                if count < _FIRST or count % _EVERY == 0:
-                    written = _written(args, results)
+            spent = end - start
+            number = ring.count
+            values[number & _LAST] = spent
+            ring.count = number + 1
+            ring.total += spent
+            if ends_in is not None:
+                if number < _FIRST or not number % _EVERY:
+                    written = thread.written[ends_in] = _written(args, results)
                     left.measured += 1
-                    left.bytes += sum(size for _, size in written)
+                    left.bytes += sum([size for _, size in written])
                     end = clock()
-                thread.pending[end_key] = (end, state.compiles, written)
+                thread.pending[ends_in] = end
             return results
 
         return call
@@ -171,8 +192,9 @@ class HostReads:
 
     def __init__(self, state: State) -> None:
         self.state = state
-        # By the id of a function's code, the place in it, and the graph: how often, nanoseconds, and the code, whose hash would take microseconds.
-        self.found: dict[tuple[int, int, int | None], list[Any]] = {}
+        # By the id of a function's code, whose hash would take microseconds: the code, and by the place in it: the graph, how often, and nanoseconds.
+        # A place is the number of an instruction, and (number, graph) if it was reached in a graph.
+        self.found: dict[int, tuple[CodeType, dict[Any, list[Any]]]] = {}
         self._library: Any = None
 
     def install(self) -> str:
@@ -193,33 +215,40 @@ class HostReads:
 
     def _counting(self, kernel: Any, keys: Any) -> Callable[..., Any]:
         local, found, clock, frame_of, is_users = self.state.local, self.found, time.perf_counter_ns, sys._getframe, _breaks_places.is_users_code
-        of_code: dict[int, tuple[bool, CodeType]] = {}
+        call_boxed = kernel.call_boxed
+        of_code: dict[int, dict[Any, list[Any]] | None] = {}  # by the id of a code: its places, None if it is not the user's
+        kept: list[CodeType] = []  # so that ids stay theirs
 
-        # Calls no other function of Python: Dynamo, which may be active here, would try to compile it.
+        # Calls no other function of Python once a place is known: Dynamo, which may be active here, would try to compile it.
         def read(tensor: Any) -> Any:
             thread = local.thread
             if thread.compiling:
-                return kernel.call_boxed(keys, tensor)
+                return call_boxed(keys, tensor)
             start = clock()
-            value = kernel.call_boxed(keys, tensor)
+            value = call_boxed(keys, tensor)
             spent = clock() - start
-            first = frame_of(1)
-            frame: FrameType | None = first
+            frame = first = frame_of(1)
+            places = None
             while frame is not None:
                 code = frame.f_code
-                mine = of_code.get(id(code))
-                if mine is None:
-                    mine = of_code[id(code)] = (is_users(code), code)
-                if mine[0]:
+                number = id(code)
+                try:
+                    places = of_code[number]
+                except KeyError:
+                    kept.append(code)
+                    places = of_code[number] = found.setdefault(number, (code, {}))[1] if is_users(code) else None
+                if places is not None:
                     break
                 frame = frame.f_back
-            at = frame or first
-            key = (id(at.f_code), at.f_lasti, thread.graph)
-            counted = found.get(key)
+            if places is None:
+                frame, places = first, found.setdefault(id(first.f_code), (first.f_code, {}))[1]
+            graph = thread.graph
+            at = frame.f_lasti if graph is None else (frame.f_lasti, graph)
+            counted = places.get(at)
             if counted is None:
-                counted = found[key] = [0, 0, at.f_code]
-            counted[0] += 1
-            counted[1] += spent
+                counted = places[at] = [graph, 0, 0]
+            counted[1] += 1
+            counted[2] += spent
             return value
 
         pytorch("_dynamo.eval_frame").skip_code(read.__code__)
@@ -232,7 +261,9 @@ class HostReads:
 
     def reads(self) -> list[HostRead]:
         made: dict[tuple[str, int, int | None], HostRead] = {}
-        for (_, offset, graph), (count, spent, code) in list(self.found.items()):
+        counted = [(code, at, *one) for code, places in list(self.found.values()) for at, one in list(places.items())]
+        for code, at, graph, count, spent in counted:
+            offset = at if graph is None else at[0]
             line = next(itertools.islice(code.co_positions(), offset // 2, None), (None,))[0] or code.co_firstlineno
             one = made.setdefault((code.co_filename, line, graph), HostRead(_breaks_places.place_of(code.co_filename, line, code.co_name), 0, 0.0, graph))
             one.count += count

@@ -200,7 +200,7 @@ class Observer:
         @functools.wraps(inner)
         def convert(assertion: Any, frame: Any, *args: Any, **kwargs: Any) -> Any:
             self.frames += 1
-            self.state.compiles += 1
+            self.state.note_compiling()
             thread = self.state.local.thread
             thread.compiling += 1
             result = None
@@ -211,6 +211,7 @@ class Observer:
                 raise
             finally:
                 thread.compiling -= 1
+                self.state.note_compiling()
                 self._seen.clear()
                 if getattr(result, "guarded_code", None) is None:
                     self.skipped_frames += 1
@@ -292,6 +293,8 @@ class Observer:
         if getattr(output, "package", None) is not None:
             graph.notes.append("its calls are not counted: it is compiled for a package")
             return compiled
+        # Dynamo wraps what it is given in `disable`, which takes off such a wrapper of the backend. Hidden behind `call`, it would run in every call, too.
+        compiled = pytorch("_dynamo.eval_frame").innermost_fn(compiled)
         lazy = compiled if isinstance(compiled, lazy_class) else getattr(compiled, "__self__", None)
         if isinstance(lazy, lazy_class):  # Dynamo would see that itself, if it got `compiled`
             lazy_class.force_recompile(lazy)

@@ -222,14 +222,14 @@ def _fill(made: Report, seen: Observer, noted: Iterable[tuple[Graph, str, float]
             if phase != "backend" and "backend" in phases:
                 phases["backend"] = max(0.0, phases["backend"] - seconds)
     for graph, piece in zip(made.graphs, seen.pieces):
-        graph.calls, graph.seconds = piece.durations.count, piece.total / 1e9
+        graph.calls, graph.seconds = piece.durations.count, piece.durations.total / 1e9
         graph.p50_us, graph.p99_us = piece.durations.median_us(), piece.durations.percentile_us(0.99)
     for one, crossing in zip(made.breaks, seen.crossings):
         cost = one.cost
         before, after = [made.graphs[i] for i in one.before], [made.graphs[i] for i in one.after]
         cost.crossings = sum(graph.calls for graph in before)
         cost.extra_graph_calls = crossing.continued
-        cost.between_seconds, cost.between_p50_us = crossing.between_total / 1e9, crossing.between.median_us()
+        cost.between_seconds, cost.between_p50_us = crossing.between.total / 1e9, crossing.between.median_us()
         cost.measured_crossings, cost.bytes_kept = crossing.measured, crossing.kept
         cost.bytes_crossed = round(crossing.bytes * cost.crossings / crossing.measured) if crossing.measured else 0
         if before:
