@@ -11,18 +11,20 @@ from ._breaks_text import count_text, time_text
 
 _STYLE = """
 :root { color-scheme: light dark; --line: #8884; --soft: #8882; --accent: #b3541e; }
-body { font: 15px/1.45 system-ui, sans-serif; max-width: 76rem; margin: 2rem auto; padding: 0 1rem; }
+body { font: 15px/1.45 system-ui, sans-serif; max-width: 76rem; margin: 2rem auto; padding: 0 1rem; overflow-wrap: anywhere; }
 h1 { font-size: 1.4rem; margin-bottom: .2rem; } h2 { font-size: 1.1rem; margin-top: 2rem; }
-table { border-collapse: collapse; } th, td { text-align: left; padding: .25rem .7rem .25rem 0; border-bottom: 1px solid var(--line); vertical-align: top; }
+table { border-collapse: collapse; overflow-wrap: normal; } th, td { text-align: left; padding: .25rem .7rem .25rem 0; border-bottom: 1px solid var(--line); vertical-align: top; }
 td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
 .wide { overflow-x: auto; } code, pre { font: 13px/1.4 ui-monospace, monospace; }
 pre { background: var(--soft); padding: .5rem .7rem; overflow-x: auto; margin: .4rem 0; }
 details { border: 1px solid var(--line); border-radius: 4px; padding: .5rem .8rem; margin: .5rem 0; }
 summary { cursor: pointer; } .kind { color: var(--accent); font-weight: 600; } .soft { opacity: .75; }
 dl { display: grid; grid-template-columns: 7rem 1fr; gap: .2rem 1rem; margin: .6rem 0 0; } dt { opacity: .75; } dd { margin: 0; overflow-wrap: anywhere; }
+@media (prefers-color-scheme: dark) { :root { --accent: #e8894f; } }
 .bar { display: flex; height: 1.1rem; border-radius: 3px; overflow: hidden; max-width: 40rem; } .bar span { display: block; }
 .cards { display: flex; flex-wrap: wrap; gap: .8rem; margin: 1rem 0; } .cards div { border: 1px solid var(--line); border-radius: 4px; padding: .4rem .9rem; }
 .cards b { display: block; font-size: 1.3rem; }
+@media (max-width: 40rem) { dl { grid-template-columns: 1fr; } dt { margin-top: .3rem; } }
 """
 _COLORS = ["#4e79a7", "#f28e2b", "#59a14f", "#b07aa1", "#9c755f", "#76b7b2", "#edc948", "#e15759"]
 
