@@ -129,6 +129,25 @@ class Forms(unittest.TestCase):
             self.assertIn(part, text)
         self.assertIn("None.", _breaks_page.page_of(Report()))
 
+    def test_the_page_escapes_what_it_shows(self):
+        text = '<script>alert(1)</script>"><img src=x>'
+
+        def hostile(value):
+            if isinstance(value, str):
+                return text
+            if isinstance(value, dict):
+                return {text + name: hostile(one) for name, one in value.items()}
+            if isinstance(value, list):
+                return [hostile(one) for one in value]
+            return type(value)(**{name: hostile(one) for name, one in vars(value).items()}) if hasattr(value, "__dict__") else value
+
+        page, made = Page(), _breaks_page.page_of(hostile(made_up()))
+        page.feed(made)
+        self.assertEqual((page.open, page.loads), ([], []))
+        self.assertNotIn("<script", made)
+        self.assertNotIn("<img", made)
+        self.assertGreater("".join(page.text).count("<script>alert(1)</script>"), 20)
+
     def test_what_changed(self):
         old, new = made_up(), made_up()
         new.breaks[0].place.line += 5  # the same line of code
@@ -335,6 +354,27 @@ class Observed(unittest.TestCase):
             torch.compile(model, backend="aot_eager")(x).sum().backward()
         torch.testing.assert_close(x.grad, expected)
         self.assertEqual([(graph.backend, graph.calls) for graph in report.result().graphs], [("aot_eager", 1)])
+
+    @unittest.skipUnless(importlib.util.find_spec("torch_xla"), "SKIP: torch_xla is not installed")
+    def test_openxla_is_observed(self):
+        import torch_xla
+
+        def broken(x):
+            y = torch.relu(x @ x)
+            torch._dynamo.graph_break()
+            return torch.linalg.eigvals(y).real + 1
+
+        with open_report() as report:
+            x = torch.rand(4, 4, device=torch_xla.device())
+            compiled = torch.compile(broken, backend="openxla")
+            for _ in range(3):
+                compiled(x)
+        found = report.result()
+        self.assertEqual(list(violations(found.as_dict(), SCHEMA)), [])
+        self.assertEqual([one.code for one in found.breaks], ["GB0025"])
+        self.assertEqual([(graph.backend, graph.calls) for graph in found.graphs], [("openxla", 3), ("openxla", 3)])
+        self.assertEqual([pathlib.Path(one.place.file).name for one in found.graphs[1].fallbacks][:1], ["report_test.py"])
+        self.assertIn("torch_xla", found.graphs[1].fallbacks[0].reason)
 
     def test_the_command_runs_a_script(self):
         with tempfile.TemporaryDirectory(prefix="heddle-test-") as folder:

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from . import _breaks_hints, _breaks_inductor, _breaks_messages, _breaks_places
+from . import _breaks_hints, _breaks_inductor, _breaks_messages, _breaks_openxla, _breaks_places
 from ._breaks_calls import Crossing, HostReads, Key, Piece, State
 from ._breaks_records import Break, Graph, Place, Recompilation
 from ._pytorch import pytorch
@@ -20,7 +20,7 @@ from ._pytorch import pytorch
 _RESUMED = re.compile(r"^torch_dynamo_resume_in_(?P<name>.*)_at_(?P<line>\d+)$")
 # Backends of PyTorch that do not compile with Inductor, which therefore is not imported for them.
 _WITHOUT_INDUCTOR = {"eager", "eager_noexcept", "aot_eager", "aot_eager_decomp_partition", "aot_eager_default_partitioner", "pre_dispatch_eager", "heddle",
-                     "openxla", "tvm", "cudagraphs"}
+                     "openxla", "openxla_eval", "tvm", "cudagraphs"}
 _OUTCOMES = ["split", "rest skipped", "skipped", "error"]  # by how much is lost
 _PHASES = {"dynamo": "dynamo_cumulative_compile_time_us", "backend": "aot_autograd_cumulative_compile_time_us",
            "inductor": "inductor_cumulative_compile_time_us", "code": "inductor_code_gen_cumulative_compile_time_us",
@@ -95,6 +95,7 @@ class Observer:
         self.building: Graph | None = None
         self._patches = Patches()
         self._inductor: _breaks_inductor.Watch | None = None
+        self._openxla = False  # whether openxla is watched
         self._known: dict[tuple[Any, ...], int] = {}
         self._of_compile: dict[str, int] = {}  # the break that was seen last, by compilation
         self._seen: list[Any] = []  # exceptions of breaks that were noted, while their compilation goes on
@@ -105,7 +106,7 @@ class Observer:
     def install(self) -> None:
         try:
             for module, owner, name, around, what in (
-                    ("symbolic_convert", "InstructionTranslatorBase", "log_graph_break", self._around_break, "breaks"),
+                    ("symbolic_convert", "InstructionTranslatorBase", "log_graph_break", self._around_break, "breaks that end no graph and are no errors"),
                     ("convert_frame", "ConvertFrameAssert", "__call__", self._around_frame, "frames that are skipped"),
                     ("output_graph", "OutputGraph", "call_user_compiler", self._around_backend, "graphs"),
                     ("convert_frame", "", "get_and_maybe_log_recompilation_reasons", self._around_recompilation, "recompilations"),
@@ -245,6 +246,9 @@ class Observer:
             try:
                 if self._inductor is None and graph.backend not in _WITHOUT_INDUCTOR:
                     self._inductor = _breaks_inductor.Watch(self._patches, self.notes, self.caches, lambda: self.building)
+                if graph.backend.startswith("openxla") and not self._openxla:
+                    self._openxla = True
+                    _breaks_openxla.watch(self._patches, self.notes, self._running)
                 kernels = self._inductor.kernels() if self._inductor is not None else 0
                 compiled = inner(output, gm, example_inputs)
                 if self._inductor is not None and graph.backend == "inductor":
@@ -254,6 +258,10 @@ class Observer:
             return self._note(self._observed, graph, output, compiled) or compiled
 
         return call_user_compiler
+
+    def _running(self) -> Graph | None:
+        number = self.state.local.thread.graph
+        return None if number is None else self.graphs[number]
 
     def _graph_of(self, output: Any, gm: Any) -> Graph:
         root = output.root_tx

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Which lines of a stack are the user's: all but those of PyTorch, of Python's library, of this package, and of generated code."""
+"""Which lines of a stack are the user's: all but those of PyTorch and torch_xla, of Python's library, of this package, and of generated code."""
 from __future__ import annotations
 
 import functools
@@ -19,9 +19,9 @@ _TRACE_LINE = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in
 
 @functools.cache
 def _folders() -> tuple[str, ...]:
-    found = importlib.util.find_spec("torch")
-    torch = os.path.dirname(found.origin) if found is not None and found.origin else ""
-    return tuple(folder + os.sep for folder in (torch, os.path.dirname(os.path.abspath(__file__))) if folder)
+    specs = [importlib.util.find_spec(name) for name in ("torch", "torch_xla")]
+    found = [os.path.dirname(spec.origin) for spec in specs if spec is not None and spec.origin]
+    return tuple(folder + os.sep for folder in (*found, os.path.dirname(os.path.abspath(__file__))) if folder)
 
 
 @functools.cache
