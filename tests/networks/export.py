@@ -20,7 +20,6 @@ import warnings
 import forms
 import images
 import numpy as np
-import onnxruntime
 import sounds
 import text
 import torch
@@ -92,6 +91,8 @@ def as_runtime(session, names, given, results, tell):
 
 def calls_of(network, path, tell):
     """Arrays of the calls, by "call:in:name" and "call:out:name"."""
+    import onnxruntime
+
     arrays = {}
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     for number, sizes in enumerate(network.calls):

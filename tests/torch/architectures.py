@@ -2,17 +2,19 @@
 """Networks of transformers and of images under torch.compile: results and gradients against those in f64, fallbacks, and the time beside Inductor's.
 
     architectures.py [NAME ...] [--full] [--one-size] [--device cpu] [--type f32] [--backend heddle] [--no-gradients] [--time] [--rounds 10]
-                     [--jobs 1] [--seconds 3600] [--inductor-mode default] [--list]
+                     [--jobs 1] [--seconds 3600] [--results FILE] [--inductor-mode default] [--list]
 
 Each network runs in a process of its own, for two sizes, in evaluation mode. The results of the compiled network, and the gradients of all parameters
 for a random direction, are held against the same network in f64 on the same device: wrong is what is more than ten times as far from it as PyTorch's
-eager mode in f32, and more than 1e-5 of the largest number; for a gradient, of the largest one of that parameter, or of a thousandth of the largest
-of all, since some are zero but for rounding. Where a ReLU's argument is rounded to the other side of zero, a gradient changes by far more than
-rounding; so if one is wrong by that measure, eager mode is what is farthest away of three ways in which it adds up. With --time, calls for inference are timed in turns with eager mode and with Inductor. With --full and
---time or --one-size, all calls are of one size. The networks of tests/networks, some more, and those of networks_with_breaks.py, which must have
-breaks; needs torch and transformers.
+eager mode in f32 (without TF32), and more than 1e-5 of the largest number; for a gradient, of the largest one of that parameter, or of a thousandth
+of the largest of all, since some are zero but for rounding. Where a ReLU's argument is rounded to the other side of zero, a gradient changes by far
+more than rounding; so if one is wrong by that measure, eager mode is what is farthest away of three ways in which it adds up. With --time, calls for
+inference are timed in turns with eager mode and with Inductor. With --full and --time or --one-size, all calls are of one size. With --results, what
+each network gave is written to FILE as it ends, a line of JSON, and networks that FILE has from a call with the same options are not run again; one
+that failed is. The networks of tests/networks, some more, and those of networks_with_breaks.py, which must have breaks; needs torch and transformers.
 """
 import argparse
+import concurrent.futures
 import contextlib
 import copy
 import itertools
@@ -55,6 +57,7 @@ def more_networks():
             "gemma": of(t.GemmaForCausalLM, t.GemmaConfig, "logits", gemma, num_key_value_heads=2, head_dim=16, use_cache=False)}
 
 
+OPTIONS = ["full", "one_size", "device", "type", "backend", "no_gradients", "time", "rounds", "inductor_mode"]  # that a result depends on
 TYPES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
 
 
@@ -63,10 +66,14 @@ def far(got, wanted, least=1e-30):
     return float((got.detach().double() - wanted).abs().max()) / max(float(wanted.abs().max()), least)
 
 
+def is_wrong(error, eager):
+    return error > max(10 * eager, 1e-5) or error != error
+
+
 def worst(pairs):
     """The pair of an error and that of eager mode that is wrong by most, and how many are wrong."""
     pairs = list(pairs)
-    wrong = sum(error > max(10 * eager, 1e-5) or error != error for error, eager in pairs)
+    wrong = sum(is_wrong(error, eager) for error, eager in pairs)
     return max(pairs, key=lambda pair: pair[0] if pair[0] == pair[0] else float("inf"), default=(0.0, 0.0)), wrong
 
 
@@ -85,6 +92,8 @@ def child(arguments):
 
     import heddle.torch
 
+    if not arguments.time:  # eager mode, which says how far from f64 is right, in f32
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     torch.manual_seed(1234)
     network = {**export.networks(), **more_networks(), **networks_with_breaks.networks()}[arguments.names[0]](arguments.full)
     randomize(network.model)
@@ -100,6 +109,8 @@ def child(arguments):
     def parameters(model):
         return [one for one in model.parameters() if one.requires_grad]
 
+    labels = [name for name, one in network.model.named_parameters() if one.requires_grad]
+
     def inputs_of(sizes):
         return [one.to(kind) if one.is_floating_point() else one for one in network.inputs_of(sizes, torch.Generator().manual_seed(7))]
 
@@ -114,7 +125,7 @@ def child(arguments):
         with torch.backends.mkldnn.flags(enabled=False), torch.backends.cudnn.flags(enabled=False):
             yield gradients_of(network.model, given)
 
-    forward, backward = [], []
+    forward, backward, wrong = [], [], []
     one_size = arguments.full and (arguments.time or arguments.one_size)
     for sizes in network.calls[-1:] if one_size else network.calls[:2]:
         inputs = [one.to(arguments.device) for one in inputs_of(sizes)]
@@ -135,8 +146,11 @@ def child(arguments):
         if worst(zip(found, eager, strict=True))[1]:
             eager = [max(one) for one in zip(eager, *map(errors, reordered(inputs)), strict=True)]
         backward += zip(found, eager, strict=True)
+        present = [label for label, one in zip(labels, wanted, strict=True) if one is not None]
+        wrong += [f"{label}: {error:.1e} ({other:.1e})" for label, error, other in zip(present, found, eager, strict=True) if is_wrong(error, other)]
     graphs = heddle.torch.graphs()
-    report = {"forward": worst(forward), "backward": worst(backward), "graphs": len(graphs), "nodes": sum(graph.nodes for graph in graphs),
+    report = {"forward": worst(forward), "backward": worst(backward), "wrong_gradients": wrong[:20], "graphs": len(graphs),
+             "nodes": sum(graph.nodes for graph in graphs),
              "modules": sum(len(graph.modules) for graph in graphs),
              "fallbacks": [f"{one.operator}: {one.reason}" for graph in graphs for one in graph.fallbacks], "seconds": sum(graph.seconds for graph in graphs),
              "breaks": breaks()}
@@ -165,24 +179,87 @@ def child(arguments):
     print("FOUND " + json.dumps(report))
 
 
-def run(names, given, seconds):
-    """What processes of their own, one for each network, found, or their errors. They compile at the same time; one is timed after the other."""
-    with contextlib.ExitStack() as stack:
-        children = []
-        for name in names:
-            errors = stack.enter_context(tempfile.TemporaryFile("w+", encoding="utf-8"))
-            child = stack.enter_context(subprocess.Popen([sys.executable, "-B", __file__, name, "--child", *given], stdin=subprocess.PIPE,
-                                                         stdout=subprocess.PIPE, stderr=errors, text=True))
-            clock = threading.Timer(seconds, child.kill)
-            clock.start()
-            stack.callback(clock.cancel)
-            children.append((child, errors))
-        before = [list(itertools.takewhile(lambda line: line != "READY\n", child.stdout)) for child, _ in children]
-        for (child, errors), lines in zip(children, before, strict=True):
-            output, _ = child.communicate("go\n")
-            found = [line[6:] for line in [*lines, *output.splitlines()] if line.startswith("FOUND ")]
-            errors.seek(0)
-            yield json.loads(found[0]) if found else {"error": (errors.read().strip().splitlines() or [f"exit code {child.returncode}"])[-1][:300]}
+def report_of(child, lines, errors):
+    """What the child reported, or the last line of its errors, and more of them."""
+    found = [line[6:] for line in lines if line.startswith("FOUND ")]
+    errors.seek(0)
+    told = errors.read().strip()
+    if found:
+        return json.loads(found[0])
+    error = f"ended by signal {-child.returncode}" if child.returncode < 0 else (told.splitlines() or [f"exit code {child.returncode}"])[-1][:300]
+    return {"error": error, "told": told[-4000:]}
+
+
+@contextlib.contextmanager
+def started(name, given, seconds):
+    """A process for one network, and the file of its errors. It is killed when its time is over."""
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as errors:
+        child = subprocess.Popen([sys.executable, "-B", __file__, name, "--child", *given], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                 stderr=errors, text=True)
+        clock = threading.Timer(seconds, child.kill)
+        clock.start()
+        try:
+            with child:
+                yield child, errors
+        finally:
+            clock.cancel()
+
+
+def run(names, given, jobs, seconds):
+    """Pairs of a name and what a process of its own found, or its error, as they end; `jobs` run at a time."""
+    def one(name):
+        with started(name, given, seconds) as (child, errors):
+            output, _ = child.communicate()
+            return name, report_of(child, output.splitlines(), errors)
+
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        for ended in concurrent.futures.as_completed([pool.submit(one, name) for name in names]):
+            yield ended.result()
+
+
+def run_timed(names, given, jobs, seconds):
+    """The same, `jobs` after `jobs`: these compile at the same time, and one is timed after the other."""
+    for first in range(0, len(names), jobs):
+        with contextlib.ExitStack() as stack:
+            batch = names[first:first + jobs]
+            children = [stack.enter_context(started(name, given, seconds)) for name in batch]
+            before = [list(itertools.takewhile(lambda line: line != "READY\n", child.stdout)) for child, _ in children]
+            for name, (child, errors), lines in zip(batch, children, before, strict=True):
+                output, _ = child.communicate("go\n")
+                yield name, report_of(child, [*lines, *output.splitlines()], errors)
+
+
+def known_results(path, options):
+    """Name to what earlier calls with these options found, without errors."""
+    lines = path.read_text(encoding="utf-8").splitlines() if path and path.exists() else []
+    return {one["name"]: one["found"] for one in map(json.loads, lines) if one["options"] == options and "error" not in one["found"]}
+
+
+def verdict(name, found, backend):
+    """Whether what a network gave is right, or why it is not."""
+    if found["forward"][1] + found["backward"][1]:
+        return "WRONG"
+    if name in BREAKS and not found["breaks"]:
+        return "no break"
+    return "right" if found["graphs"] or backend != "heddle" else "no graph"
+
+
+def milliseconds(found):
+    import turns
+
+    return ", ".join(f"{turns.milliseconds(one)}" for one in found.get("times", {}).values())
+
+
+def row(name, found, backend):
+    """Of the table at the end."""
+    import turns
+
+    if "error" in found:
+        return [name, "error: " + found["error"].replace("|", " "), *[""] * 6]
+    texts = [f"{error:.1e} ({eager:.1e})" + (f", {count} wrong" if count else "") for (error, eager), count in (found["forward"], found["backward"])]
+    return [name, verdict(name, found, backend), *texts, f"{found['graphs']}, {found['modules']} ({found['breaks']})",
+            f"{len(found['fallbacks'])} of {found['nodes']}", milliseconds(found),
+            f"{turns.ratio(found['times'], 'heddle', 'inductor'):.2f}" if "times" in found else ""]
 
 
 def main():
@@ -198,6 +275,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--jobs", type=int, default=1, help="networks that are compiled at a time")
     parser.add_argument("--seconds", type=float, default=3600, help="after which a network that has not ended is given up")
+    parser.add_argument("--results", type=pathlib.Path, metavar="FILE", help="is added to as networks end; those in it are not run again")
     parser.add_argument("--inductor-mode", default="default", help="for example max-autotune")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
@@ -217,29 +295,28 @@ def main():
 
     import turns
 
+    options = {name: getattr(arguments, name) for name in OPTIONS}
+    known = known_results(arguments.results, options)
     given = [one for one in sys.argv[1:] if one not in arguments.names]
-    rows, right, nodes, fallbacks, ratios = [], 0, 0, 0, []
-    batches = (names[first:first + arguments.jobs] for first in range(0, len(names), arguments.jobs))
-    for name, found in ((name, found) for batch in batches for name, found in zip(batch, run(batch, given, arguments.seconds), strict=True)):
+    left = [name for name in names if name not in known]
+    for name, found in (run_timed if arguments.time else run)(left, given, arguments.jobs, arguments.seconds):
+        known[name] = found
+        if arguments.results:
+            with arguments.results.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"name": name, "options": options, "found": found}) + "\n")
         if "error" in found:
-            rows.append([name, "error: " + found["error"].replace("|", " "), *[""] * 6])
             print(f"{name}: {found['error']}", file=sys.stderr, flush=True)
             continue
-        wrong = found["forward"][1] + found["backward"][1]
-        result = "WRONG" if wrong else "no break" if name in BREAKS and not found["breaks"] else "right" if found["graphs"] or arguments.backend != "heddle" else "no graph"
-        right += result == "right"
-        nodes += found["nodes"]
-        fallbacks += len(found["fallbacks"])
-        texts = [f"{error:.1e} ({eager:.1e})" + (f", {count} wrong" if count else "") for (error, eager), count in (found["forward"], found["backward"])]
-        times = found.get("times", {})
-        if times:
-            ratios.append(turns.ratio(times, "heddle", "inductor"))
-        rows.append([name, result, *texts, f"{found['graphs']}, {found['modules']} ({found['breaks']})", f"{len(found['fallbacks'])} of {found['nodes']}",
-                     ", ".join(f"{turns.milliseconds(one)}" for one in times.values()), f"{ratios[-1]:.2f}" if times else ""])
-        print(f"{name}: {result}, {rows[-1][5]} nodes in PyTorch {sorted(set(found['fallbacks']))}, compiled in {found['seconds']:.1f} s"
-              + (f", {rows[-1][6]} ms, ratio {rows[-1][7]}" if times else ""), file=sys.stderr, flush=True)
+        times = f", {milliseconds(found)} ms, ratio {turns.ratio(found['times'], 'heddle', 'inductor'):.2f}" if "times" in found else ""
+        print(f"{name}: {verdict(name, found, arguments.backend)}, {len(found['fallbacks'])} of {found['nodes']} nodes in PyTorch "
+              f"{sorted(set(found['fallbacks']))}, compiled in {found['seconds']:.1f} s{times}", file=sys.stderr, flush=True)
+    whole = [known[name] for name in names if "error" not in known[name]]
+    right = sum("error" not in known[name] and verdict(name, known[name], arguments.backend) == "right" for name in names)
+    fallbacks, nodes = sum(len(one["fallbacks"]) for one in whole), sum(one["nodes"] for one in whole)
     print(f"{turns.machine()}; {right} of {len(names)} right; {fallbacks} of {nodes} nodes run in PyTorch\n")
-    print(turns.table(["network", "", "results (eager)", "gradients (eager)", "graphs, modules (breaks)", "in PyTorch", "ms: Heddle, eager, Inductor", "Heddle / Inductor"], rows))
+    print(turns.table(["network", "", "results (eager)", "gradients (eager)", "graphs, modules (breaks)", "in PyTorch", "ms: Heddle, eager, Inductor",
+                       "Heddle / Inductor"], [row(name, known[name], arguments.backend) for name in names]))
+    ratios = [turns.ratio(one["times"], "heddle", "inductor") for one in whole if "times" in one]
     if ratios:
         print(f"\ngeometric mean {statistics.geometric_mean(ratios):.2f}")
     return 0 if right == len(names) else 1
