@@ -244,7 +244,7 @@ heddle_status_t* make_tensor(const char* caller, Device& device, heddle_element_
     }
   } memory{};
   if (Status status = read_params<heddle_device_memory_t>(given, &memory, "heddle_device_memory_t",
-                                                            HEDDLE_DEVICE_MEMORY_RESULT | HEDDLE_DEVICE_MEMORY_CONSUMABLE);
+                                                          HEDDLE_DEVICE_MEMORY_RESULT | HEDDLE_DEVICE_MEMORY_CONSUMABLE);
       !status.ok())
     return status.release();
   if (!device && !function) return missing(caller, owner);
@@ -259,9 +259,9 @@ heddle_status_t* make_tensor(const char* caller, Device& device, heddle_element_
         .release();
   }
   if (Status bad = check_tensor(type, dims, rank, memory.size_bytes); !bad.ok()) return bad.release();
-  Result<Ref<Tensor>> tensor = Tensor::create_over(*device, type, {dims, rank}, memory.size_bytes, memory.address,
-                                                   std::exchange(memory.release, nullptr), memory.context,
-                                                   (memory.flags & HEDDLE_DEVICE_MEMORY_CONSUMABLE) != 0);
+  Result<Ref<Tensor>> tensor =
+      Tensor::create_over(*device, type, {dims, rank}, memory.size_bytes, memory.address, std::exchange(memory.release, nullptr),
+                          memory.context, (memory.flags & HEDDLE_DEVICE_MEMORY_CONSUMABLE) != 0);
   if (!tensor.ok()) return tensor.take_status().release();
   *out_tensor = reinterpret_cast<heddle_tensor_t*>(tensor->detach());
   return nullptr;

@@ -271,7 +271,8 @@ uint32_t Scheduler::state_of(BlockArgument argument) {
 uint32_t Scheduler::add_transient(RankedTensorType type) {
   const AffineExpr bytes = bytes_of(type);
   const uint32_t value = add_transient(registers_.value_of(bytes));
-  if (const std::optional<int64_t> known = tx::static_extent(bytes)) static_bytes_[program_->values[value].index()] = static_cast<uint64_t>(*known);
+  if (const std::optional<int64_t> known = tx::static_extent(bytes))
+    static_bytes_[program_->values[value].index()] = static_cast<uint64_t>(*known);
   return value;
 }
 

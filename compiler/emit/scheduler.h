@@ -215,8 +215,8 @@ class Scheduler {
   std::vector<Read> reads_;                                          // in program order
   std::vector<size_t> read_ends_;                                    // positions in commands_ behind the commands of each read
   std::vector<mf::Instruction> commands_;
-  std::vector<uint32_t> barriers_;                   // positions in commands_
-  std::vector<std::pair<uint32_t, uint32_t>> uses_;  // of each transient: first and last command
+  std::vector<uint32_t> barriers_;                    // positions in commands_
+  std::vector<std::pair<uint32_t, uint32_t>> uses_;   // of each transient: first and last command
   llvm::DenseMap<uint32_t, uint32_t> argument_uses_;  // of arguments, by value: last command
   llvm::DenseMap<uint32_t, uint64_t> static_bytes_;   // of transients whose size is static
   llvm::DenseMap<std::pair<uint32_t, uint32_t>, uint32_t> values_;

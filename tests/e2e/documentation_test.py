@@ -67,11 +67,11 @@ class Pages(HeddleTestCase):
                     lost.append(f"{page.relative_to(REPOSITORY)}: {target}")
         self.assertEqual(lost, [])
 
-    def test_scripts_without_arguments_say_so_and_do_nothing(self):
-        for name in ("demo", "test"):
+    def test_scripts_say_what_they_take_and_otherwise_do_nothing(self):
+        for name, usage in (("demo", "demo"), ("test", "test [--torch]")):
             script = REPOSITORY / "tools" / "dev" / name
             helped = subprocess.run([script, "--help"], capture_output=True, text=True, timeout=60)
-            self.assertEqual((helped.returncode, helped.stdout.splitlines()[0]), (0, f"usage: tools/dev/{name}"))
+            self.assertEqual((helped.returncode, helped.stdout.splitlines()[0]), (0, f"usage: tools/dev/{usage}"))
             refused = subprocess.run([script, "--hepl"], capture_output=True, text=True, timeout=60)
             self.assertEqual((refused.returncode, refused.stdout), (2, ""))
             self.assertIn("--hepl", refused.stderr)

@@ -5,7 +5,6 @@ import contextlib
 import json
 import os
 import pathlib
-import shutil
 import signal
 import subprocess
 import sys
@@ -80,12 +79,16 @@ class Processes(unittest.TestCase):
         cls.program.write_text(PROGRAM, encoding="utf-8")
         os.utime(cls.program, (1e9, 1e9))
 
+    def clear_signals(self):
+        self.signals.mkdir(exist_ok=True)
+        for one in self.signals.iterdir():
+            one.unlink()
+
     def setUp(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(dir=self.all))
         self.cache = self.folder / "cache"
         self.signals = self.all / "signals"  # an argument, so it is the same folder in each test
-        shutil.rmtree(self.signals, ignore_errors=True)
-        self.signals.mkdir()
+        self.clear_signals()
         (self.signals / "go").touch()
 
     def environment(self, **more):
@@ -136,8 +139,7 @@ class Processes(unittest.TestCase):
             with self.subTest(processes=number):
                 self.cache = self.folder / f"cache{number}"
                 modules = str(self.folder / f"modules{number}")
-                shutil.rmtree(self.signals)
-                self.signals.mkdir()
+                self.clear_signals()
                 processes = [self.start(HEDDLE_TORCH_CACHE=modules) for _ in range(number)]
                 end = time.monotonic() + 300
                 while len(list(self.signals.glob("*.ready"))) < number and time.monotonic() < end:
@@ -156,7 +158,7 @@ class Processes(unittest.TestCase):
         limit = trace.stat().st_size - 1
         self.assertLess(max(others), limit)
         for what in ("fail", "end"):  # a write that fails, as on a full disk, and one that ends the process
-            shutil.rmtree(self.cache)
+            self.cache = self.folder / f"cache-{what}"
             (self.signals / "limit").write_text(f"{limit} {what}", encoding="utf-8")
             process = self.start()
             if what == "fail":

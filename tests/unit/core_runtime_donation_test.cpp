@@ -48,9 +48,10 @@ class RuntimeDonation : public OnDriver {
     function.donations->all.emplace_back(0, -1);
     const uint32_t width = p.literal(kWidth), one = p.literal(1);
     for (uint32_t to : {p.argument(0), p.result(0)}) {
-      p.dispatch("add", kAdd,
-                 {ProgramBuilder::whole(p.argument(0), kRead), ProgramBuilder::whole(p.argument(1), kRead), ProgramBuilder::whole(to, kWrite)},
-                 {width, width}, {one, one, one});
+      p.dispatch(
+          "add", kAdd,
+          {ProgramBuilder::whole(p.argument(0), kRead), ProgramBuilder::whole(p.argument(1), kRead), ProgramBuilder::whole(to, kWrite)},
+          {width, width}, {one, one, one});
       p.barrier();
     }
     function.programs.push_back(p.finish());

@@ -438,10 +438,9 @@ void bind_exchange(nb::module_& module) {
   nb::class_<ExchangeCall>(module, "_ExchangeCall")
       .def(nb::init<nb::object, nb::handle, nb::tuple, nb::object, nb::object, uint64_t, nb::list, nb::list, nb::list, nb::object,
                     nb::object>(),
-           nb::arg("function"),
-           nb::arg("exchange"), nb::arg("classes"), nb::arg("is_negated"), nb::arg("allocate").none(), nb::arg("alignment"),
-           nb::arg("arguments"), nb::arg("results"), nb::arg("donated") = nb::list(), nb::arg("is_free").none() = nb::none(),
-           nb::arg("taken").none() = nb::none())
+           nb::arg("function"), nb::arg("exchange"), nb::arg("classes"), nb::arg("is_negated"), nb::arg("allocate").none(),
+           nb::arg("alignment"), nb::arg("arguments"), nb::arg("results"), nb::arg("donated") = nb::list(),
+           nb::arg("is_free").none() = nb::none(), nb::arg("taken").none() = nb::none())
       .def("__call__", &ExchangeCall::call, nb::arg("values"), nb::arg("made"), nb::arg("prepared").none() = nb::none(), Locked());
 }
 

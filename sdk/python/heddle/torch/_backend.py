@@ -232,7 +232,7 @@ def _given_up(placeholders: Sequence[torch.fx.Node]) -> set[torch.fx.Node]:
     PyTorch refuses retain_graph=True for a graph of which it knows such arguments, since other backends overwrite them in any case. Modules do so only if
     nothing else refers to the memory in that call (_calls.py), so PyTorch is told that there are none.
     """
-    metadata = getattr(torch._guards.TracingContext.try_get(), "fw_metadata", None)
+    metadata: Any = getattr(torch._guards.TracingContext.try_get(), "fw_metadata", None)
     found = getattr(metadata, "bw_donated_idxs", None)
     if not found:
         return set()

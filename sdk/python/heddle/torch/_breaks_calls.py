@@ -227,7 +227,8 @@ class HostReads:
             start = clock()
             value = call_boxed(keys, tensor)
             spent = clock() - start
-            frame = first = frame_of(1)
+            first = frame_of(1)
+            frame: FrameType | None = first
             places = None
             while frame is not None:
                 code = frame.f_code
@@ -240,7 +241,7 @@ class HostReads:
                 if places is not None:
                     break
                 frame = frame.f_back
-            if places is None:
+            if frame is None or places is None:
                 frame, places = first, found.setdefault(id(first.f_code), (first.f_code, {}))[1]
             graph = thread.graph
             at = frame.f_lasti if graph is None else (frame.f_lasti, graph)

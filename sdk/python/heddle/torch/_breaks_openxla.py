@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from . import _breaks_hints, _breaks_places
-from ._breaks_records import Fallback, Graph
+from ._breaks_records import Fallback, Graph, Place
 
 if TYPE_CHECKING:
     from ._breaks_observer import Patches
@@ -43,7 +43,7 @@ def _around(there: Callable[..., Any], running: Callable[[], Graph | None]) -> C
     return get_unsupported_nodes
 
 
-def _note(graph: Graph, op: str, place: _breaks_places.Place) -> None:
+def _note(graph: Graph, op: str, place: Place) -> None:
     for one in graph.fallbacks:
         if one.op == op and one.place == place:
             one.count += 1

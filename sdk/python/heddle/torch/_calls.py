@@ -37,7 +37,7 @@ def _allocator(device: torch.device) -> Callable[..., torch.Tensor] | None:
 
 def _is_free(tensor: torch.Tensor) -> bool:
     """Whether no other tensor has its memory, and only its Python object refers to it. A view, retain_graph=True or a hook that keeps it does."""
-    return tensor._use_count() == 1 and torch._C._storage_Use_Count(tensor.untyped_storage()._cdata) == 2  # the tensor, and untyped_storage() here
+    return bool(tensor._use_count() == 1 and torch._C._storage_Use_Count(tensor.untyped_storage()._cdata) == 2)  # the tensor, and untyped_storage() here
 
 
 def dense(extents: Sequence[int]) -> tuple[int, ...]:

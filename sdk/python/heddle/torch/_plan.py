@@ -248,7 +248,7 @@ def _piece(nodes: list[torch.fx.Node], in_module: set[torch.fx.Node], outside: s
 
 def _is_large(value: torch.Tensor) -> bool:
     extents = [extent for extent in value.shape if isinstance(extent, int)]
-    return len(extents) < value.ndim or math.prod(extents) * value.element_size() >= 4096
+    return bool(len(extents) < value.ndim or math.prod(extents) * value.element_size() >= 4096)
 
 
 def donations(plan: Plan, given_up: set[torch.fx.Node], output: torch.fx.Node) -> dict[int, set[torch.fx.Node]]:
