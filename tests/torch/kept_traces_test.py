@@ -158,7 +158,7 @@ class Processes(unittest.TestCase):
         limit = trace.stat().st_size - 1
         self.assertLess(max(others), limit)
         for what in ("fail", "end"):  # a write that fails, as on a full disk, and one that ends the process
-            self.cache = self.folder / f"cache-{what}"
+            self.cache.rename(self.folder / f"before-{what}")
             (self.signals / "limit").write_text(f"{limit} {what}", encoding="utf-8")
             process = self.start()
             if what == "fail":
