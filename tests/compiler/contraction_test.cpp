@@ -325,6 +325,69 @@ TEST(Matmul, TakesDepthKnownAtRunTime) {
   check(UnknownDepth{2100, "13", false});
 }
 
+double largest(const std::vector<double>& values) {
+  double most = 0;
+  for (double value : values) most = std::max(most, std::abs(value));
+  return most;
+}
+
+// The largest difference, relative to the largest number.
+double difference(const Tensor& got, const Tensor& wanted) {
+  std::vector<double> apart;
+  for (auto [one, other] : llvm::zip_equal(got.data, wanted.data)) apart.push_back(one - other);
+  return largest(apart) / largest(wanted.data);
+}
+
+// One chain of so many additions would be 4e-6 to 1e-5 away. However the work is divided, and whether it is in one pass, sums have the same bits.
+TEST(Matmul, AddsUpInParts) {
+  constexpr int64_t depth = 40001, columns = 17, many = 20;
+  auto text_of = [&](int64_t rows, bool tied) {
+    const std::string lhs = std::to_string(rows) + "x" + std::to_string(depth) + "xf32",
+                      rhs = std::to_string(depth) + "x" + std::to_string(columns) + "xf32",
+                      result = std::to_string(rows) + "x" + std::to_string(columns) + "xf32";
+    const std::string body = "%a = tx.matmul %0, %1 : tensor<" + lhs + ">, tensor<" + rhs + "> -> tensor<" + result +
+                             ">\n%c = tx.add %a, %2 : tensor<" + result + ">\ntx.yield %c : tensor<" + result + ">";
+    return region_text({lhs, rhs, result}, {result}, body, tied ? "attributes {tied = array<i64: 2>}" : "");
+  };
+  ParsedRegion usual(text_of(many, false));
+  std::vector<Tensor> inputs;
+  for (auto [i, input] : llvm::enumerate(usual.region().getInputs()))
+    inputs.push_back(random_tensor(llvm::cast<mlir::RankedTensorType>(input.getType()), {}, {-1, 1}, static_cast<uint32_t>(i + 1)));
+  const Tensor wanted = evaluate(usual.region(), inputs, {})[0];
+  for (const std::string& level : runnable_levels()) {
+    LoadedKernel kernel(usual.region(), level, "microkernel");
+    ASSERT_TRUE(kernel.usable());
+    const Tensor first = run_kernel(kernel, usual.region(), inputs, {}, false)[0];
+    EXPECT_LT(difference(first, wanted), 2e-6) << level;
+    for (auto [rows, tied] : std::vector<std::pair<int64_t, bool>>{{many, true}, {4, false}, {4, true}}) {
+      std::vector<Tensor> few = inputs;
+      for (auto [number, width] : {std::pair{0, depth}, {2, columns}}) {
+        few[number].shape[0] = rows;
+        few[number].data.resize(static_cast<size_t>(rows * width));
+      }
+      ParsedRegion region(text_of(rows, tied));
+      LoadedKernel other(region.region(), level, "microkernel");
+      ASSERT_TRUE(other.usable());
+      const std::vector<double> got = run_kernel(other, region.region(), few, {}, false)[0].data;
+      EXPECT_EQ(got, std::vector<double>(first.data.begin(), first.data.begin() + rows * columns)) << level << ", " << rows << " rows";
+    }
+  }
+}
+
+TEST(Conv, AddsUpInParts) {
+  const Conv conv{.height = 97, .width = 97, .channels = 8, .columns = 17, .kernel = {96, 96}};
+  ParsedRegion parsed(conv.to_case().region(true)), pack(conv.to_case().pack_region());
+  const Tensor image = random_tensor(llvm::cast<mlir::RankedTensorType>(parsed.region().getInputs()[0].getType()), {}, {-1, 1}, 1);
+  const Tensor filter = random_tensor(llvm::cast<mlir::RankedTensorType>(pack.region().getInputs()[0].getType()), {}, {-1, 1}, 2);
+  const Tensor wanted = evaluate(parsed.region(), {image, filter}, {})[0];
+  for (const std::string& level : runnable_levels()) {
+    LoadedKernel packer(pack.region(), level), kernel(parsed.region(), level);
+    ASSERT_TRUE(packer.usable() && kernel.usable());
+    const Tensor packed = run_kernel(packer, pack.region(), {filter}, {}, false)[0];
+    EXPECT_LT(difference(run_kernel(kernel, parsed.region(), {image, packed}, {}, false)[0], wanted), 2e-6) << level;
+  }
+}
+
 // Integers on the right side, in every way that it is read.
 TEST(Matmul, MultipliesWithQuantizedWeights) {
   for (auto [integers, zero] : quantized_weights) {

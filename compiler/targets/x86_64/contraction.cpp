@@ -261,24 +261,37 @@ class ContractionWriter {
     Value accumulate;
     int64_t most;  // rows of K, at most
     bool last;
-    int64_t rows = 0;  // of K, for one tap; 0: symbolic
+    int64_t rows = 0;                          // of K, for one tap; 0: symbolic
+    Value part_batches = {}, part_depth = {};  // null: the sum of the pass has no parts
   };
+
+  // How many batches of a window the sum of a part has.
+  int64_t part_batches() const {
+    constexpr int64_t longest_part = 2048;
+    const int64_t depth = order_.block * (merged_ ? shape_.kernel_width : 1);
+    const int64_t most = std::max<int64_t>(1, longest_part / depth);
+    if (tiling_.part_blocks > 1 || batches_per_block_ <= most) return tiling_.part_blocks * batches_per_block_;
+    return llvm::divideCeilSigned(batches_per_block_, llvm::divideCeilSigned(batches_per_block_, most));
+  }
 
   // As ContractionTiling::of divides a static K, so that a sum is the same.
   void write_passes_of_symbol(Value a, Value b, Value from) {
-    Value one = k_.index(1), passes = one, length = depth_;
-    if (tiling_.passes == 0) {
-      passes = k_.max(one, k_.ceil_div(depth_, k_.index(tiling_.pass_depth)));
-      length = k_.max(one, k_.min(depth_, k_.mul(k_.ceil_div(k_.ceil_div(depth_, passes), k_.index(16)), 16)));
-      passes = k_.max(one, k_.ceil_div(depth_, length));
+    Value one = k_.index(1), parts = k_.max(one, k_.ceil_div(depth_, k_.index(tiling_.part_depth)));
+    Value length = k_.max(one, k_.min(depth_, k_.mul(k_.ceil_div(k_.ceil_div(depth_, parts), k_.index(16)), 16)));
+    if (tiling_.passes == 1) {
+      Pass all{a, k_.index(0), one, depth_, k_.make<arith::ConstantIntOp>(0, 1), tiling_.pass_depth, true};
+      all.part_batches = one;
+      all.part_depth = length;
+      return write_panels(all, b, from);
     }
+    Value passes = k_.max(one, k_.ceil_div(depth_, length));
     auto pass = [&](Value index, Value accumulate, bool last) {
       Value start = k_.mul(index, length);
       write_panels({k_.pointer(a, start, f32()), start, one, last ? k_.sub(depth_, start) : length, accumulate, tiling_.pass_depth, last},
                    b, from);
     };
     Value before = k_.sub(passes, one);
-    if (tiling_.passes == 0) k_.loop(k_.index(0), before, [&](Value i) { pass(i, k_.less(k_.index(0), i), false); });
+    k_.loop(k_.index(0), before, [&](Value i) { pass(i, k_.less(k_.index(0), i), false); });
     pass(before, k_.less(one, passes), true);
   }
 
@@ -297,6 +310,10 @@ class ContractionWriter {
         p.rows = last ? order_.channels - (tiling_.passes - 1) * tiling_.pass_depth : tiling_.pass_depth;
         p.depth = k_.index(p.rows);
         p.most = tiling_.pass_depth;
+        if (tiling_.part_depth < tiling_.pass_depth) {
+          p.part_batches = k_.index(1);
+          p.part_depth = k_.index(tiling_.part_depth);
+        }
       } else {
         Value start = k_.mul(index, tiling_.pass_blocks);
         p.a = k_.pointer(a, k_.mul(start, order_.block), f32());
@@ -305,6 +322,10 @@ class ContractionWriter {
         p.batches = k_.index(blocks * batches_per_block_);
         p.depth = k_.index(merged_ ? order_.block * shape_.kernel_width : order_.block);
         p.most = tiling_.pass_blocks * order_.block * order_.taps;
+        if (part_batches() < tiling_.pass_blocks * batches_per_block_) {
+          p.part_batches = k_.index(part_batches());
+          p.part_depth = p.depth;
+        }
       }
       write_panels(p, b, from);
     };
@@ -394,6 +415,7 @@ class ContractionWriter {
     form.epilogue = pass.last && !shape_.epilogue.empty() ? &shape_.epilogue : nullptr;
     if (!shape_.rhs_element.isF32()) form.integers = shape_.rhs_element;
     form.has_zero = shape_.zero.has_value();
+    form.parts = static_cast<bool>(pass.part_batches);
 
     MicrokernelArguments call;
     call.offsets = offsets_;
@@ -409,6 +431,8 @@ class ContractionWriter {
     }
     if (!shape_.is_plane) call.ldc = k_.index(shape_.pitch);
     call.accumulate = pass.accumulate;
+    call.part_batches = pass.part_batches;
+    call.part_depth = pass.part_depth;
     form.gathered = gathered_;
     form.scattered = shape_.is_plane;
     call.next = call.b;
@@ -438,7 +462,7 @@ class ContractionWriter {
         Value tiles = k_.ceil_div(pixels_, k_.index(most_rows));
         prefetch.part = k_.mul(k_.ceil_div(k_.ceil_div(k_.index(panel_words), tiles), k_.index(16)), 16);
         prefetch.step = k_.max(k_.index(1), k_.ceil_div(prefetch.part, k_.index(pass.most)));
-      } else if (shape_.transposed && (tiling_.passes > 1 || shape_.rhs_row != order_.depth())) {
+      } else if (shape_.transposed && !form.parts && (tiling_.passes > 1 || shape_.rhs_row != order_.depth())) {
         // What is needed next are pieces of columns: with each tile some of them, one with each batch.
         const int64_t each = llvm::divideCeilSigned(segment.columns, calls);
         int64_t batches = 1;

@@ -355,22 +355,21 @@ ContractionTiling ContractionTiling::of(const ContractionShape& shape, bool sing
   // Every further pass reads and writes the result again. If only one tile of rows uses B, keeping it in L2 gains nothing.
   constexpr int64_t longest_pass = 1024;
   const bool is_one_tile = shape.is_flat() && shape.width > 0 && shape.width <= 6;
+  single_pass = single_pass || (is_one_tile && order.taps == 1);
   if (shape.depth) {
-    tiling.pass_depth = longest_pass;
-    tiling.passes = single_pass || is_one_tile ? 1 : 0;
-  } else if (single_pass) {
-    tiling.pass_depth = order.taps == 1 ? order.channels : 0;
-    tiling.pass_blocks = order.blocks();
+    tiling.pass_depth = tiling.part_depth = longest_pass;
+    tiling.passes = single_pass ? 1 : 0;
   } else if (order.taps == 1) {
-    const int64_t longest = is_one_tile ? order.channels : longest_pass;
-    tiling.passes = std::max<int64_t>(1, longest > 0 ? llvm::divideCeilSigned(order.channels, longest) : 1);
-    tiling.pass_depth = std::max<int64_t>(
-        1, std::min(order.channels, llvm::divideCeilSigned(llvm::divideCeilSigned(order.channels, tiling.passes), 16) * 16));
+    const int64_t passes = std::max<int64_t>(1, llvm::divideCeilSigned(order.channels, longest_pass));
+    tiling.part_depth =
+        std::max<int64_t>(1, std::min(order.channels, llvm::divideCeilSigned(llvm::divideCeilSigned(order.channels, passes), 16) * 16));
+    tiling.pass_depth = single_pass ? std::max<int64_t>(1, order.channels) : tiling.part_depth;
     tiling.passes = std::max<int64_t>(1, llvm::divideCeilSigned(order.channels, tiling.pass_depth));
   } else {
     // L2 must hold one panel's slice, the next one, which is being prefetched, and A.
     constexpr int64_t slice_bytes = 300 * 1024;
-    tiling.pass_blocks = std::clamp<int64_t>(slice_bytes / (order.block * order.taps * 4 * Panels::unit * 4), 1, order.blocks());
+    tiling.part_blocks = std::clamp<int64_t>(slice_bytes / (order.block * order.taps * 4 * Panels::unit * 4), 1, order.blocks());
+    tiling.pass_blocks = single_pass ? order.blocks() : tiling.part_blocks;
     tiling.passes = llvm::divideCeilSigned(order.blocks(), tiling.pass_blocks);
   }
   return tiling;

@@ -128,6 +128,10 @@ struct ContractionTiling {
   int64_t pass_depth = 0;   // for one tap: channels in one pass; 0 if channel blocks are counted. Of a symbolic K: at most
   int64_t passes = 1;       // 0: as many as a symbolic K needs
 
+  // A sum begins again from zero after so many channels, or channel blocks, which are those of a pass if there are several: however many passes there
+  // are, sums are the same. 0: not counted in this way. Of a symbolic K: at most.
+  int64_t part_depth = 0, part_blocks = 0;
+
   // The numbers of a choice: bands, band_size and blocks. Passes do not depend on them, so that all tilings give the same bits.
   static ContractionTiling of(const ContractionShape& shape, bool single_pass, llvm::ArrayRef<int64_t> numbers);
   Choice choice() const;

@@ -28,6 +28,7 @@ std::string name_of(const MicrokernelForm& form, const Level& level) {
   if (form.scattered) name += "_scattered";
   if (form.integers) llvm::raw_string_ostream(name) << "_" << form.integers;
   if (form.has_zero) name += "_less_zero";
+  if (form.parts) name += "_in_parts";
   if (form.epilogue && !form.epilogue->key().empty()) {
     llvm::MD5 hash;
     hash.update(form.epilogue->key());
@@ -50,6 +51,7 @@ class TileWriter {
     Type i64 = k_.builder.getI64Type(), i1 = k_.builder.getI1Type();
     SmallVector<Type> types{
         ptr, ptr, form_.gathered ? Type(ptr) : i64, i64, i64, ptr, i64, ptr, form_.scattered ? Type(ptr) : i64, i1, i64, ptr, i64, i64};
+    if (form_.parts) types.append({i64, i64});
     if (form_.has_zero) types.push_back(ptr);
     if (form_.epilogue) types.append(form_.epilogue->operands().size(), ptr);
     auto function = k_.builder.create<func::FuncOp>(k_.location, name, k_.builder.getFunctionType(types, {}));
@@ -63,6 +65,8 @@ class TileWriter {
   }
 
  private:
+  using Values = KernelBuilder::Values;
+
   int64_t tile() const { return form_.rows * form_.vectors; }
   Type f32() { return k_.builder.getF32Type(); }
   Type b_element() { return form_.integers ? form_.integers : f32(); }
@@ -84,9 +88,15 @@ class TileWriter {
     Value a = arguments[0], offsets = arguments[1], lda = arguments[2], batches = arguments[3], depth = arguments[4], b = arguments[5],
           ldb = arguments[6], c = arguments[7], ldc = arguments[8], accumulate = arguments[9], ahead = arguments[10], next = arguments[11],
           next_step = arguments[12], next_batch = arguments[13];
-    ValueRange epilogue = arguments.drop_front(form_.has_zero ? 15 : 14);
+    ValueRange more = arguments.drop_front(14);
+    auto taken = [&](size_t count) {
+      ValueRange first = more.take_front(count);
+      more = more.drop_front(count);
+      return first;
+    };
+    ValueRange part = taken(form_.parts ? 2 : 0), zeros = taken(form_.has_zero ? 1 : 0), epilogue = more;
     for (int64_t j = 0; form_.has_zero && j < form_.vectors; ++j) {
-      zeros_.push_back(outside(j) ? Value() : k_.load(arguments[14], k_.index(j * lanes_), f32(), lanes_, mask(j)));
+      zeros_.push_back(outside(j) ? Value() : k_.load(zeros[0], k_.index(j * lanes_), f32(), lanes_, mask(j)));
     }
     Value zero = k_.index(0), one = k_.index(1);
     if (form_.packed) ldb = k_.index(form_.panel > 0 ? form_.panel : form_.vectors * lanes_);
@@ -108,32 +118,43 @@ class TileWriter {
       }
     }
 
-    // Starts with the existing values of C, so that a sum is the same however many passes it takes.
-    Value nothing = k_.constant(vector(), 0.0);
-    Types types(tile(), vector());
-    KernelBuilder::Values sums = k_.branch(
-        accumulate, types,
+    const Values nothing(tile(), k_.constant(vector(), 0.0));
+    auto sum = [&](Value first_batch, Value last_batch, Value first_k, Value last_k) {
+      return k_.loop(first_batch, last_batch, one, nothing, [&](Value r, ValueRange outer) {
+        Value a_offset = k_.load(offsets, r, k_.builder.getI64Type());
+        Value b_block = k_.pointer(b, k_.mul(k_.mul(r, depth), ldb), b_element());
+        Value next_block = k_.pointer(next, k_.mul(r, next_batch), f32());
+        return k_.loop(first_k, last_k, one, outer,
+                       [&](Value k, ValueRange inner) { return step(k, inner, a, a_offset, a_rows, b_block, ldb, next_block, next_step); });
+      });
+    };
+    Values sums;
+    if (form_.parts) {
+      sums = k_.loop(zero, batches, part[0], nothing, [&](Value r, ValueRange outer) {
+        return k_.loop(zero, depth, part[1], outer, [&](Value k, ValueRange before) {
+          Values added = sum(r, k_.min(k_.add(r, part[0]), batches), k, k_.min(k_.add(k, part[1]), depth));
+          for (auto [value, earlier] : llvm::zip_equal(added, before)) value = k_.make<arith::AddFOp>(earlier, value);
+          return added;
+        });
+      });
+    } else {
+      sums = sum(zero, batches, zero, depth);
+    }
+    sums = k_.branch(
+        accumulate, SmallVector<Type>(tile(), vector()),
         [&] {
-          KernelBuilder::Values held;
-          for_tile([&](int64_t i, int64_t j, int64_t) {
-            held.push_back(outside(j) ? nothing : k_.load(c, k_.add(c_rows[i], j * lanes_), f32(), lanes_, mask(j)));
+          Values added;
+          for_tile([&](int64_t i, int64_t j, int64_t at) {
+            added.push_back(outside(j)
+                                ? sums[at]
+                                : k_.make<arith::AddFOp>(k_.load(c, k_.add(c_rows[i], j * lanes_), f32(), lanes_, mask(j)), sums[at]));
           });
-          return held;
+          return added;
         },
-        [&] { return KernelBuilder::Values(tile(), nothing); });
-    sums = k_.loop(zero, batches, one, sums, [&](Value r, ValueRange outer) {
-      Value a_offset = k_.load(offsets, r, k_.builder.getI64Type());
-      Value first = k_.mul(r, depth);
-      Value b_block = k_.pointer(b, k_.mul(first, ldb), b_element());
-      Value next_block = k_.pointer(next, k_.mul(r, next_batch), f32());
-      return k_.loop(zero, depth, one, outer,
-                     [&](Value k, ValueRange inner) { return step(k, inner, a, a_offset, a_rows, b_block, ldb, next_block, next_step); });
-    });
+        [&] { return sums; });
 
     store(sums, c, c_rows, ldc, epilogue);
   }
-
-  using Types = SmallVector<Type>;
 
   void prefetch(Value base, Value element, int rw, int locality) {
     k_.builder.create<LLVM::Prefetch>(k_.location, k_.pointer(base, element, f32()), rw, locality, /*cache=*/1);
@@ -145,8 +166,7 @@ class TileWriter {
     }
   }
 
-  KernelBuilder::Values step(Value k, ValueRange sums, Value a, Value a_offset, ArrayRef<Value> a_rows, Value b, Value ldb, Value next,
-                             Value next_step) {
+  Values step(Value k, ValueRange sums, Value a, Value a_offset, ArrayRef<Value> a_rows, Value b, Value ldb, Value next, Value next_step) {
     Value b_row = k_.mul(k, ldb);
     prefetch(next, k_.mul(k, next_step), 0, 2);
     SmallVector<Value> columns;
@@ -159,7 +179,7 @@ class TileWriter {
       Value column = k_.to_f32(loaded, b_element());
       columns.push_back(form_.has_zero && !outside(j) ? k_.make<arith::SubFOp>(column, zeros_[j]) : column);
     }
-    KernelBuilder::Values result;
+    Values result;
     Value a_column = k_.add(k, a_offset);
     for (int64_t i = 0; i < form_.rows; ++i) {
       Value element = k_.load(a, k_.add(a_column, a_rows[i]), f32());
@@ -286,6 +306,7 @@ void call_microkernel(KernelBuilder& kernel, const MicrokernelForm& form, const 
   SmallVector<Value> arguments{in.a, offsets, in.lda,        in.batches, in.depth, in.b,        in.ldb,
                                in.c, in.ldc,  in.accumulate, in.ahead,   in.next,  in.next_step};
   arguments.push_back(in.next_batch ? in.next_batch : kernel.mul(in.depth, in.next_step));
+  if (form.parts) arguments.append({in.part_batches, in.part_depth});
   if (form.has_zero) arguments.push_back(in.zero);
   if (form.epilogue) arguments.append(in.epilogue.begin(), in.epilogue.end());
   kernel.builder.create<func::CallOp>(kernel.location, function, arguments);

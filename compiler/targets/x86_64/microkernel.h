@@ -3,6 +3,9 @@
 // epilogue. One private function per form, shared by all kernels of an image; knows no op and no tiling.
 //
 //   C[rows x columns] (+)= sum over r < batches: A[offsets[r] + i * lda + k] * B[(r * depth + k) * ldb + j],  k < depth
+//
+// The sum begins at zero and is added to C when it is complete. With `parts`, it is itself a sum of parts, each of which begins at zero: a long chain of
+// additions would round more.
 #pragma once
 
 #include "compiler/targets/x86_64/contraction_epilogue.h"
@@ -21,6 +24,7 @@ struct MicrokernelForm {
   bool has_zero = false;               // the zero of its column is subtracted from each integer
   int64_t lanes = 0;                   // of a vector; 0: all of a register
   int64_t panel = 0;                   // 0: vectors * lanes
+  bool parts = false;                  // of part_batches batches and part_depth elements of each
 };
 
 struct MicrokernelArguments {
@@ -33,10 +37,11 @@ struct MicrokernelArguments {
   mlir::Value ldb;   // unused when packed
   mlir::Value zero;  // f32 pointer at the tile's first column; null without zeros
   mlir::Value c;
-  mlir::Value ldc;         // i64, or with `scattered` a pointer to i64 offsets of the rows
-  mlir::Value accumulate;  // i1: add the values in C
-  mlir::Value ahead;       // elements from the tile in C, and in full operands of the epilogue, to where they are prefetched
-  mlir::Value next;        // a buffer used soon: element r * next_batch + k * next_step of it is prefetched
+  mlir::Value ldc;                                 // i64, or with `scattered` a pointer to i64 offsets of the rows
+  mlir::Value accumulate;                          // i1: add the values in C
+  mlir::Value part_batches = {}, part_depth = {};  // with `parts`; at least 1
+  mlir::Value ahead;  // elements from the tile in C, and in full operands of the epilogue, to where they are prefetched
+  mlir::Value next;   // a buffer used soon: element r * next_batch + k * next_step of it is prefetched
   mlir::Value next_step;
   mlir::Value next_batch = {};              // null: depth * next_step
   llvm::SmallVector<mlir::Value> epilogue;  // one pointer per operand: at the tile's first element (full), at its column, or at the element
