@@ -21,7 +21,7 @@ from torch.overrides import TorchFunctionMode
 
 NEAR = 8  # times the largest difference between an argument in f32 and in f64 in the same call
 PROBES = 8  # random moves, from which lengths are estimated
-TRIES = 6  # of candidates, before nothing explains what is left
+TRIES = 10  # of candidates, before nothing explains what is left
 MOST = 40  # candidates on the other side
 
 
@@ -210,7 +210,7 @@ class Kinks:
 
         with torch.no_grad(), Calls(compare):
             single(*inputs)
-        self.candidates = candidates
+        self.candidates, self.start, self.squares, self.untouched = candidates, None, None, None
         self.slopes = self.joined({number: call.slope(near, margins) for number, (call, near, margins, _, _) in candidates.items()})
         for call, *_ in candidates.values():  # large, and no longer needed
             call.argument = call.slope = call.margin = None
@@ -255,8 +255,8 @@ class Kinks:
             gradients = self.gradients_of()
         return gradients, self.joined(factors)
 
-    def arguments(self, direction=None):
-        """Of all candidates, how far their argument is from the kink, with the parameters moved if there is a direction."""
+    def arguments(self, direction=None, step=0.0):
+        """Of all candidates, how far their argument is from the kink, with the parameters moved by `step` in a direction, if there is one."""
         found, old = {}, [one.data for one in self.parameters]
 
         def seen(number, call, result):
@@ -268,7 +268,7 @@ class Kinks:
         try:
             for one, move in zip(self.parameters, direction or [], strict=False):
                 if move is not None:
-                    one.data = one.data + move
+                    one.data = one.data.add(move, alpha=step)
             with torch.no_grad(), Calls(seen):
                 self.exact(*self.doubled)
         finally:
@@ -281,11 +281,10 @@ class Kinks:
         sizes = [(float(parameter.detach().abs().max()) or 1.0, float(one.abs().max()))
                  for one, parameter in zip(direction, self.parameters, strict=True) if one is not None]
         step = 1e-7 * min(size / most for size, most in sizes if most)
-        return (self.arguments([one if one is None else step * one for one in direction]) - self.start) / step
+        return (self.arguments(direction, step) - self.start) / step
 
-    def prepare(self, weights):
-        """The lengths of the candidates' vectors for a gradient of 1, each parameter with its weight."""
-        self.start = self.arguments()
+    def squares_of(self, weights):
+        """Of the lengths of the candidates' vectors for a gradient of 1, each parameter with its weight."""
         generator = torch.Generator(self.slopes.device).manual_seed(5)
         squares = torch.zeros_like(self.slopes)
         for _ in range(PROBES):
@@ -295,21 +294,23 @@ class Kinks:
 
     def explain(self, got, within, scales):
         """The sides with which the gradients in f64 are `got` by `within` (of got and the gradients in f64; true or false), and those gradients; or None.
-        `scales` has for each gradient the number that it is to be compared with."""
+        `scales` has for each gradient the number that it is to be compared with, the same in all calls."""
         if not len(self):
             return None
         weights = [None if one is None else 1 / scale for one, scale in zip(got, scales, strict=True)]
-        squares, chosen = None, []
-        gradients, factors = self.with_sides(chosen)
+        chosen, self.untouched = [], self.untouched or self.with_sides([])
+        gradients, factors = self.untouched
         while not within(got, gradients):
             if len(chosen) == MOST:
                 return None
-            squares = self.prepare(weights) if squares is None else squares
+            if self.start is None:
+                self.start = self.arguments()
+                self.squares = self.squares_of(weights)
             left = [None if one is None else one.double() - there for one, there in zip(got, gradients, strict=True)]
             length = self.length(left, weights)
             changes = self.slopes * factors
             products = changes * self.derivatives([None if one is None else one * weight ** 2 for one, weight in zip(left, weights, strict=True)])
-            lengths = changes ** 2 * squares
+            lengths = changes ** 2 * self.squares
             scores = torch.where((products > 0) & (lengths > 0), products ** 2 / lengths.clamp_min(1e-300), 0.0)
             scores[chosen] = 0
             for one in scores.argsort(descending=True)[:TRIES].tolist():
