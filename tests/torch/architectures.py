@@ -9,10 +9,10 @@ for a random direction, are held against the same network in f64 on the same dev
 eager mode in f32 (without TF32), and more than 1e-5 of the largest number; for a gradient, of the largest one of that parameter, or of a thousandth
 of the largest of all, since some are zero but for rounding. Where a ReLU's argument is rounded to the other side of zero, a gradient changes by far
 more than rounding; so if one is more than 1e-5 from f64, kinks.py looks for few such arguments with which f64 has eager mode's gradients, and then
-Heddle's, and these are compared with f64 on the sides that were found. With --time, calls for
-inference are timed in turns with eager mode and with Inductor. With --full and --time or --one-size, all calls are of one size. With --results, what
-each network gave is written to FILE as it ends, a line of JSON, and networks that FILE has from a call with the same options are not run again; one
-that failed is. The networks of tests/networks, some more, and those of networks_with_breaks.py, which must have breaks; needs torch and transformers.
+Heddle's, and these are compared with f64 on the sides that were found. With --time, calls for inference are timed in turns with eager mode and with
+Inductor. With --full and --time or --one-size, all calls are of one size. With --results, what each network gave is written to FILE as it ends, a line
+of JSON, and networks that FILE has from a call with the same options are not run again; one that failed is. The networks of tests/networks, some more,
+and those of networks_with_breaks.py, which must have breaks; needs torch and transformers.
 """
 import argparse
 import concurrent.futures
