@@ -346,15 +346,15 @@ TEST_F(CudaTarget, ConvolvesInTilesOfEverySize) {
     const char *element, *rung;
   };
   constexpr Image images[] = {
-      {24, 64, 256, 3, "f16", "tile 128x256, 1 slices, 3 stages"}, {64, 64, 96, 3, "f16", "tile 256x128, 1 slices, 3 stages"},
-      {20, 96, 512, 1, "f16", "tile 128x128, 1 slices, 3 stages"}, {24, 32, 96, 3, "f16", "tile 128x128, 2 slices, 3 stages"},
-      {20, 16, 512, 3, "f16", "tile 128x128, 1 slices, 4 stages"}, {20, 16, 512, 1, "f16", "tile 128x128, 1 slices, 2 stages"},
-      {24, 512, 192, 1, "f16", "tile 256x64, 1 slices, 3 stages"}, {24, 32, 32, 3, "f16", "tile 128x64, 2 slices, 4 stages"},
-      {24, 64, 96, 1, "f16", "tile 64x128, 1 slices, 2 stages"},   {24, 96, 96, 1, "f16", "tile 128x64, 1 slices, 3 stages"},
-      {20, 32, 32, 3, "f16", "tile 64x64, 2 slices, 4 stages"},    {12, 32, 64, 3, "f16", "tile 32x64, 2 slices, 3 stages"},
-      {12, 64, 32, 3, "f16", "tile 32x32, 4 slices, 3 stages"},    {4, 64, 32, 3, "f16", "tile 16x32, 8 slices, 3 stages"},
-      {64, 16, 512, 1, "f32", "tile 128x128, 1 slices, 2 stages"}, {64, 16, 128, 3, "f32", "tile 64x64, 4 slices, 3 stages"},
-      {4, 16, 32, 3, "f32", "tile 32x32, 4 slices, 3 stages"}};
+      {24, 64, 256, 3, "f16", "tile 128x256, 1 slices, 3 stages"},  {64, 64, 96, 3, "f16", "tile 256x128, 1 slices, 3 stages"},
+      {20, 96, 512, 1, "f16", "tile 128x128, 1 slices, 3 stages"},  {24, 32, 96, 3, "f16", "tile 128x128, 2 slices, 3 stages"},
+      {20, 16, 512, 3, "f16", "tile 128x128, 1 slices, 4 stages"},  {20, 16, 512, 1, "f16", "tile 128x128, 1 slices, 2 stages"},
+      {24, 512, 192, 1, "f16", "tile 256x64, 1 slices, 3 stages"},  {24, 32, 32, 3, "f16", "tile 128x64, 2 slices, 4 stages"},
+      {24, 64, 96, 1, "f16", "tile 64x128, 1 slices, 2 stages"},    {24, 96, 96, 1, "f16", "tile 128x64, 1 slices, 3 stages"},
+      {20, 32, 32, 3, "f16", "tile 64x64, 2 slices, 4 stages"},     {12, 32, 64, 3, "f16", "tile 32x64, 2 slices, 3 stages"},
+      {12, 64, 32, 3, "f16", "tile 32x32, 4 slices, 3 stages"},     {4, 64, 32, 3, "f16", "tile 16x32, 8 slices, 3 stages"},
+      {128, 16, 256, 1, "f32", "tile 128x256, 1 slices, 2 stages"}, {64, 16, 512, 1, "f32", "tile 128x128, 1 slices, 2 stages"},
+      {64, 16, 128, 3, "f32", "tile 64x64, 4 slices, 3 stages"},    {4, 16, 32, 3, "f32", "tile 32x32, 4 slices, 3 stages"}};
   for (const Image& image : images) {
     for (bool channels_first : {false, true}) {
       Conv conv{.height = image.size,

@@ -34,6 +34,9 @@ constexpr double plain_start_clocks = 3100, plain_store_clocks = 0.137;  // per 
 constexpr double cluster_clocks = 1280, cluster_store_clocks = 0.118;    // per workgroup in a cluster; per result
 // With more workgroups some clusters run in a second round, since all workgroups of a cluster need free multiprocessors at once.
 constexpr int64_t most_in_pairs = 3 * multiprocessors, most_in_fours = 300;
+// Clusters of four do not find room on all multiprocessors: 128 of their workgroups take two rounds, and 256 three or four. Not so with the smallest
+// tiles.
+constexpr int64_t multiprocessors_in_fours = 120;
 
 // More of them would make the code long and leave few registers.
 constexpr int64_t most_pieces = 32;
@@ -264,8 +267,10 @@ double estimate(const TiledContraction& shape, const Tile& tile) {
 
 namespace {
 
-constexpr Tile without_tensor_cores[] = {
-    {128, 128, 1, 64, 8, 8, 0, 0, 3, 2}, {64, 64, 4, 64, 8, 8, 0, 0, 3, 2}, {32, 32, 4, 64, 4, 4, 0, 0, 3, 2}};
+constexpr Tile without_tensor_cores[] = {{128, 256, 1, 64, 8, 16, 0, 0, 3, 1},
+                                         {128, 128, 1, 64, 8, 8, 0, 0, 3, 2},
+                                         {64, 64, 4, 64, 8, 8, 0, 0, 3, 2},
+                                         {32, 32, 4, 64, 4, 4, 0, 0, 3, 2}};
 constexpr Tile with_tensor_cores[] = {
     {128, 256, 1, 128, 0, 0, 2, 4, 3, 1}, {256, 128, 1, 128, 0, 0, 4, 2, 3, 1}, {128, 128, 1, 128, 0, 0, 2, 4, 3, 1},
     {128, 128, 2, 64, 0, 0, 2, 2, 3, 1},  {128, 128, 1, 64, 0, 0, 2, 4, 4, 2},  {128, 128, 1, 128, 0, 0, 2, 4, 2, 2},
@@ -294,10 +299,14 @@ bool is_fixed(AffineExpr expression) {
 // Clocks without tensor cores: those of the multiprocessor that has the most workgroups.
 double estimate_without_tensor_cores(const TiledContraction& shape, const Tile& tile) {
   // Products a clock, of the 128 that a multiprocessor can do, with one workgroup, with two.
-  static constexpr std::pair<double, double> small{0.473, 0.543}, middle{0.566, 0.656}, large{0.589, 0.684};
-  auto [one, two] = tile.rows * tile.columns > 64 * 64 ? large : tile.rows * tile.columns > 32 * 32 ? middle : small;
+  static constexpr std::pair<double, double> small{0.473, 0.543}, middle{0.566, 0.656}, large{0.589, 0.684}, largest{0.72, 0.72};
+  auto [one, two] = tile.rows * tile.columns > 128 * 128 ? largest
+                    : tile.rows * tile.columns > 64 * 64 ? large
+                    : tile.rows * tile.columns > 32 * 32 ? middle
+                                                         : small;
   const double area = static_cast<double>(tile.rows * tile.columns);
-  const int64_t each = tiles_of(workgroups(shape, tile, 1), multiprocessors), steps = tiles_of(tile.steps(shape), tile.cluster);
+  const int64_t places = tile.cluster == 4 && tile.rows * tile.columns > 32 * 32 ? multiprocessors_in_fours : multiprocessors;
+  const int64_t each = tiles_of(workgroups(shape, tile, 1), places), steps = tiles_of(tile.steps(shape), tile.cluster);
   const double products = area * static_cast<double>(steps * tile.depth(shape.element_bytes())) / (128 * (each > 1 ? two : one));
   const double stores = area * (plain_store_clocks * static_cast<double>(tile.slices) + (tile.cluster > 1 ? cluster_store_clocks : 0));
   return plain_start_clocks + (tile.cluster > 1 ? cluster_clocks : 0) + static_cast<double>(each) * (products + stores);

@@ -95,14 +95,21 @@ class FusedMultiplyAdd final : public Pipeline {
 
   void store(ArrayRef<Value> sums, Value address, const Tile::Exchange& exchange) const override {
     Value place = k_.add(k_.mul(down_, exchange.row_bytes), k_.mul(across_, 4 * exchange.column_bytes));
-    Value at = k_.make<arith::AddIOp>(address, f_.narrow(place));
+    Value at = k_.make<arith::AddIOp>(address, f_.narrow(place)), none = k_.splat(unknown_zero(), 4);
     for (auto [j, sum] : llvm::enumerate(sums)) {
-      store_neighbors(sum, at, static_cast<int64_t>(j) * threads_across() * 4 * exchange.column_bytes, exchange);
+      Value words = k_.make<arith::OrIOp>(k_.make<arith::BitcastOp>(none.getType(), sum), none);
+      store_neighbors(k_.make<arith::BitcastOp>(sum.getType(), words), at,
+                      static_cast<int64_t>(j) * threads_across() * 4 * exchange.column_bytes, exchange);
     }
   }
   Value row_of(Value group, Value row) const override { return k_.add(k_.mul(group, tile_.group_rows(shape_)), row); }
 
  private:
+  // Four sums that are stored at once are in neighboring registers, as the factors that were loaded at once are. If they had these registers all the
+  // time, most products would read a factor and a sum from the same bank, of which each gives one register per clock. The assembler chooses others for
+  // the loop if the stored values are results of another operation, with a zero that it does not know to be one.
+  Value unknown_zero() const { return f_.assembly("mov.u32 $0, %smid; shr.u32 $0, $0, 24;", "=r", {}, f_.i32(), /*pure=*/true); }
+
   int64_t column_groups() const { return tile_.thread_columns / 4; }
   int64_t threads_across() const { return tile_.columns / tile_.thread_columns; }  // of one slice
   int64_t threads_down() const { return tile_.rows / tile_.thread_rows; }
