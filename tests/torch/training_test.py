@@ -2,12 +2,11 @@
 """Training under torch.compile(backend="heddle") is that of eager mode: optimizers whose step is compiled, accumulated and clipped gradients, checkpointing,
 and mixed precision. Parameters and the state of optimizers are updated where they lie. Skipped without PyTorch (tools/dev/setup --torch).
 
-    training_test.py --steps 10000      trains that long: memory stays what it was after the second step, its peak is the plan's, and
-                                        the loss is that of eager mode, but for the order of sums
+    training_test.py --steps 10000 [--device cuda] [--network gpt_small]
+                                        trains that long (long_training.py): memory stays what it was after the second step, its peak is the plan's, and the
+                                        loss is that of eager mode, but for the order of sums
 """
-import argparse
 import copy
-import json
 import os
 import subprocess
 import sys
@@ -24,6 +23,7 @@ except ImportError:
 else:
     import heddle
     import heddle.torch
+    import long_training
 
 CACHE = tempfile.TemporaryDirectory(prefix="heddle-torch-test-")
 os.environ["HEDDLE_TORCH_CACHE"] = CACHE.name
@@ -71,13 +71,6 @@ def trained(compiled, make_optimizer, count=6, clip=None, accumulate=1, width=16
         losses.append(float(loss.detach()))
         after(step, model)
     return losses, model, optimizer
-
-
-def pool():
-    """The memory that modules of this process share, from the report of any of them."""
-    path = heddle.torch.graphs()[0].modules[0]
-    with heddle.open(path, "cpu") as module:
-        return module.memory()[0]
 
 
 @unittest.skipIf(torch is None, "PyTorch is not installed; tools/dev/setup --torch installs it")
@@ -253,7 +246,7 @@ class Training(unittest.TestCase):
 
         def after(step, model):
             if step in (1, 39):
-                found.append(pool())
+                found.append(long_training.pool())
 
         trained(True, lambda parameters: torch.optim.AdamW(parameters, 1e-3), count=40, zeros=False, after=after)
         self.assertEqual(found[0].requested, found[1].requested)
@@ -264,93 +257,7 @@ class Training(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
 
-def planned():
-    """The bytes that the modules of a training step need, by `heddle explain --memory`: what each of them keeps from call to call, and the results of the
-    forward and the backward pass, which are there at once."""
-    program = os.path.join(os.environ["HEDDLE_BIN"], "heddle")
-    total = 0
-    for graph in heddle.torch.graphs():
-        for path in graph.modules:
-            report = json.loads(subprocess.check_output([program, "explain", "--memory", "--format", "json", path]))
-            plan = next(one for one in report["memory"][0]["programs"] if one["families"] == ["cpu"])
-            call = plan["calls"][0]["places"][0]
-            total += plan["places"][0]["weights"] + call["arena"] + (call["results"] if graph.kind in ("forward", "backward") else 0)
-    return total
-
-
-def reference(count, width, seed=None, dtype=None, backend=None):
-    """Losses of eager mode. With a seed, sums are reordered: the rows of batches, inputs and hidden units are in another order. `backend` runs the graph of
-    the optimizer's step: under torch.compile, PyTorch's optimizers compute with their count of steps in f32, in eager mode in f64."""
-    torch._dynamo.reset()
-    generator = torch.Generator().manual_seed(seed or 0)
-
-    def order(size):
-        return torch.arange(size) if seed is None else torch.randperm(size, generator=generator)
-
-    inputs, hidden = order(16), order(width)
-    model = network(width).to(dtype or torch.float32)
-    state = model.state_dict()
-    state["0.weight"] = state["0.weight"][hidden][:, inputs]
-    state["3.weight"] = state["3.weight"][:, hidden]
-    state.update({name: state[name][hidden] for name in ("0.bias", "1.weight", "1.bias")})
-    model.load_state_dict(state)
-    optimizer = torch.optim.AdamW(model.parameters(), 1e-4)
-    update = torch.compile(optimizer.step, backend=backend) if backend else optimizer.step
-    losses = []
-    for x, y in batches(count):
-        rows = order(len(y))
-        loss = f.cross_entropy(model(x[rows][:, inputs].to(next(model.parameters()).dtype)), y[rows])
-        loss.backward()
-        update()
-        optimizer.zero_grad()
-        losses.append(float(loss.detach()))
-    return losses
-
-
-def difference(a, b):
-    return max(abs(one - other) for one, other in zip(a, b))
-
-
-def long_run(steps):
-    """Prints what memory and loss did. True if memory is what it was, the peak is that of the plan, and the loss differs as if sums were reordered."""
-    import resource
-
-    found, count, width = {}, min(steps, 200), 256
-    names = {2: "second", steps: "last"}
-
-    def after(step, model):
-        if step + 1 in names:
-            memory = pool()
-            with open("/proc/self/statm", encoding="ascii") as file:
-                resident = int(file.read().split()[1]) * resource.getpagesize()
-            found[names[step + 1]] = {"requested": memory.requested, "reserved": memory.reserved, "peak_requested": memory.peak_requested,
-                                      "resident": resident}
-
-    def make(parameters):
-        return torch.optim.AdamW(parameters, 1e-4)
-
-    ours, _, _ = trained(True, make, count=steps, width=width, zeros=False, after=after)
-    found["plan"] = planned()
-    found["peak / plan"] = found["last"]["peak_requested"] / found["plan"]
-    eager, same = reference(count, width), reference(count, width, backend="aot_eager")
-    others = [reference(count, width, seed) for seed in (1, 2, 3, 4)]
-    exact = reference(count, width, dtype=torch.float64)
-    found["largest difference of the loss"] = told = {
-        "Heddle and eager mode": difference(ours, eager),
-        "Heddle and eager mode, the graph of the optimizer's step in both": difference(ours, same),
-        "eager mode with and without the graph of the optimizer's step": difference(same, eager),
-        "two runs of eager mode with reordered sums": max(difference(a, b) for i, a in enumerate([eager, *others]) for b in others[:i]),
-        "Heddle and f64": difference(ours, exact),
-        "eager mode and f64": difference(eager, exact)}
-    print(json.dumps(found, indent=1))
-    is_flat = all(found["second"][key] == found["last"][key] for key in ("requested", "reserved"))
-    return is_flat and found["peak / plan"] <= 1.02 and \
-        told["Heddle and eager mode, the graph of the optimizer's step in both"] <= 2 * told["two runs of eager mode with reordered sums"]
-
-
 if __name__ == "__main__":
     if "--steps" in sys.argv:
-        parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-        parser.add_argument("--steps", type=int, required=True)
-        sys.exit(0 if long_run(parser.parse_args().steps) else 1)
+        sys.exit(long_training.main())
     unittest.main()
