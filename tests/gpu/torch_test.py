@@ -5,6 +5,7 @@ import os
 import pathlib
 import time
 import unittest
+import warnings
 
 from gpu import GpuTestCase
 import python_package  # noqa: F401  it finds the package
@@ -14,11 +15,23 @@ from torch import nn
 
 import heddle.torch
 
+try:
+    import triton
+    import triton.language as tl
+except ImportError:
+    triton = None
+else:
+    @triton.jit
+    def twice_plus_one(x, out, count, BLOCK: tl.constexpr):
+        place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        tl.store(out + place, tl.load(x + place, place < count) * 2 + 1, place < count)
+
 torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+DEVICE = "cuda"
 
 
 def perceptron(width=256):
-    return nn.Sequential(nn.Linear(width, 2 * width), nn.GELU(), nn.LayerNorm(2 * width), nn.Linear(2 * width, width)).cuda()
+    return nn.Sequential(nn.Linear(width, 2 * width), nn.GELU(), nn.LayerNorm(2 * width), nn.Linear(2 * width, width)).to(DEVICE)
 
 
 class Images(nn.Module):
@@ -191,6 +204,71 @@ class Torch(GpuTestCase):
             found.append(parameters)
         for got, wanted in zip(*found):
             self.close(got, wanted)
+
+    def test_scaled_steps_in_f16(self):
+        """With a scaler of the loss, no farther from f32 than eager mode in f16, within a factor; a step whose gradients overflow is left out."""
+        batches = [torch.randn(32, 256, device=DEVICE) for _ in range(10)]
+
+        def run(compiles, mixed):
+            torch.manual_seed(1)
+            model = perceptron()
+            optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+            scaler = torch.amp.GradScaler(DEVICE, init_scale=1024.0, enabled=mixed)
+
+            def loss_of(x):
+                with torch.autocast(DEVICE, torch.float16, enabled=mixed):
+                    return nn.functional.mse_loss(model(x), x)
+
+            function = self.compiled(loss_of) if compiles else loss_of
+
+            def step(x):
+                loss = function(x)
+                scaler.scale(loss).backward()
+                scaler.unscale_(optimizer)
+                nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+                scaler.step(optimizer)
+                scaler.update()
+                optimizer.zero_grad()
+                return float(loss.detach())
+
+            losses = [step(x) for x in batches]
+            before = [one.detach().clone() for one in model.parameters()]
+            if mixed:
+                self.assertEqual(scaler.get_scale(), 1024.0)
+                step(batches[0] * 1e30)
+                self.assertEqual(scaler.get_scale(), 512.0)
+                for got, wanted in zip(model.parameters(), before):
+                    self.assertTrue(torch.equal(got, wanted))
+            return torch.tensor(losses), torch.cat([one.flatten() for one in before])
+
+        (exact, of_exact), (eager, of_eager), (ours, of_ours) = run(False, False), run(False, True), run(True, True)
+        self.assertGreater((eager - exact).abs().max(), 0)
+        self.assertLess((ours - exact).abs().max(), 2 * (eager - exact).abs().max() + 1e-3)
+        self.assertLess((of_ours - of_exact).norm(), 2 * (of_eager - of_exact).norm() + 1e-3)
+        self.check_no_fallbacks()
+        self.assertEqual({graph.kind for graph in heddle.torch.graphs()[self.earlier:]}, {"forward", "backward"})
+
+    @unittest.skipIf(triton is None, "SKIP: Triton is not installed")
+    def test_a_kernel_of_triton_runs_in_pytorch_and_is_named(self):
+        def function(x):
+            y = x.sin()
+            out = torch.empty_like(y)
+            twice_plus_one[(triton.cdiv(y.numel(), 256),)](y, out, y.numel(), BLOCK=256)
+            return out * 3
+
+        x = torch.randn(1000, device=DEVICE)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            compiled = self.compiled(function, fullgraph=True)
+            got = [compiled(one) for one in (x, x + 1)]
+        for one, wanted in zip(got, (x, x + 1)):
+            self.close(one, (wanted.sin() * 2 + 1) * 3)
+        texts = [str(one.message) for one in said if "triton.twice_plus_one runs in PyTorch" in str(one.message)]
+        self.assertEqual(len(texts), 1, [str(one.message) for one in said])
+        self.assertIn("it is a Triton kernel", texts[0])
+        graph, = heddle.torch.graphs()[self.earlier:]
+        self.assertEqual([one.operator for one in graph.fallbacks], ["triton.twice_plus_one"])
+        self.assertEqual(len(graph.modules), 2)  # sin, and the product
 
     def test_a_failed_call_leaves_nothing_behind(self):
         def pick(x, index, total):
