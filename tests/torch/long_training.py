@@ -91,12 +91,13 @@ def pool(device="cpu"):
 
 def memory(device):
     """What Heddle's pool has there, and PyTorch's, by its own count: that of blocks, and of what was asked for; of a CPU, what the process has."""
-    ours = pool(device)
+    if device == "cuda":
+        torch.cuda.synchronize()
+    ours = pool("cuda:0" if device == "cuda" else device)
     found = {"requested": ours.requested, "reserved": ours.reserved, "peak_requested": ours.peak_requested}
     if device == "cpu":
         with open("/proc/self/statm", encoding="ascii") as file:
             return {**found, "resident": int(file.read().split()[1]) * resource.getpagesize()}
-    torch.cuda.synchronize()
     free, total = torch.cuda.mem_get_info()
     return {**found, "allocated by PyTorch": torch.cuda.memory_allocated(), "reserved by PyTorch": torch.cuda.memory_reserved(),
             "most allocated by PyTorch": torch.cuda.max_memory_allocated(),
