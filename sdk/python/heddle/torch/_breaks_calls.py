@@ -1,52 +1,85 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Counts and times the calls of graphs, what crosses from one graph to the next one, and the host's reads of tensors."""
+"""Counts the calls of graphs, and observes some of them: how long they take, and what crosses from one graph to the next one."""
 from __future__ import annotations
 
-import itertools
+import functools
+import random
 import statistics
-import sys
 import threading
 import time
 import weakref
 from array import array
 from collections.abc import Callable
-from types import CodeType, FrameType
 from typing import Any
 
-from . import _breaks_places
-from ._breaks_records import HostRead
+from ._breaks_pace import FIRST, Pace
+from ._breaks_reads import HostReads
 from ._pytorch import pytorch
 
 _RING = 4096  # durations that are kept; a power of two
 _LAST = _RING - 1
-_FIRST, _EVERY = 4, 64  # the calls in which bytes are measured
+_NEVER = 1 << 29  # calls, as an integer that Python adds to quickly
+_MOST_ENTRIES = 32  # functions that one observation follows into each other
+ELSEWHERE = -1
 
 Key = tuple[str, str, int]  # file, function and line of a break, as the function that goes on after it names them
+
+
+class Observation:
+    """Of a call of a function, and of what the thread does until it calls another one: all graphs in between are observed, since the times between them
+    are what breaks cost.
+
+    deep      whether bytes are measured
+    counts    whether the host's reads are counted
+    cost      nanoseconds that the observation itself took
+    spent     nanoseconds from its begin to the end of the last graph, without `cost`
+    pending   by number of a break's key: when the graph before it ended, `cost` at that time, and in a deep observation the tensors that this graph wrote
+    """
+
+    __slots__ = ("root", "begun", "deep", "counts", "cost", "spent", "pending", "entries")
+
+    def __init__(self, root: Piece, begun: int) -> None:
+        self.root, self.begun = root, begun
+        self.deep = self.counts = False
+        self.cost = self.spent = self.entries = 0
+        self.pending: dict[int, tuple[int, int, list[tuple[Any, int]]]] = {}
+
+    def ends_before(self, entered: Piece) -> bool:
+        """Whether it ends before this graph, which starts a function: unless the function is called between two graphs of one that is observed."""
+        self.entries += 1
+        return not self.pending or entered is self.root or not self.root.is_entry or self.entries >= _MOST_ENTRIES
 
 
 class Thread:
     """What a thread does now.
 
-    graph       the number of the graph that runs
+    seen        the observation that goes on
+    known       whether there was one in this thread
+    graph       the number of the graph that runs, in observed calls
+    when        2 * number of the graph in an observed call, 2 * number + 1 after it, ELSEWHERE before any
     compiling   how many functions are being compiled, one inside of the other
-    pending     by number of a break's key: when the graph before it ended
-    written     likewise the tensors that this graph wrote, in a call in which bytes are measured
     """
 
-    __slots__ = ("graph", "compiling", "pending", "written")
+    __slots__ = ("seen", "known", "graph", "when", "compiling", "_state")
 
-    def __init__(self) -> None:
+    def __init__(self, state: State) -> None:
+        self.seen: Observation | None = None
+        self.known = False
         self.graph: int | None = None
+        self.when = ELSEWHERE
         self.compiling = 0
-        self.pending: dict[int, int] = {}
-        self.written: dict[int, list[tuple[Any, int]]] = {}
+        self._state = state
+
+    def __del__(self) -> None:
+        if self.seen is not None:
+            self._state.watch(-1)
 
 
 class Local(threading.local):
     """Has a `Thread` for each thread."""
 
-    def __init__(self) -> None:
-        self.thread = Thread()
+    def __init__(self, state: State) -> None:
+        self.thread = Thread(state)
 
 
 class Ring:
@@ -58,6 +91,11 @@ class Ring:
         self.values = array("q", bytes(8 * _RING))
         self.count = self.total = 0
 
+    def add(self, spent: int) -> None:
+        self.values[self.count & _LAST] = spent
+        self.count += 1
+        self.total += spent
+
     def percentile_us(self, share: float) -> float | None:
         kept = sorted(self.values[:min(self.count, _RING)])
         return kept[min(len(kept) - 1, int(share * len(kept)))] / 1e3 if kept else None
@@ -68,27 +106,66 @@ class Ring:
 
 
 class Crossing:
-    """What was measured at one break."""
+    """What was measured at one break: in `observed` crossings, in those of them in which nothing was compiled, and in `measured` ones."""
 
-    __slots__ = ("continued", "between", "measured", "bytes", "kept")
+    __slots__ = ("observed", "between", "measured", "bytes", "kept")
 
     def __init__(self) -> None:
-        self.continued = 0
+        self.observed = 0
         self.between = Ring()
         self.measured = 0
         self.bytes = 0
         self.kept = 0
 
 
+Watched = Callable[[Callable[..., Any], Any], Any]
+
+
+def _counting() -> tuple[Callable[[int], None], Callable[[Callable[..., Any], Watched], tuple[Callable[..., Any], Callable[[int], int]]]]:
+    """Two functions of a session, which share a variable: looking up an attribute in each call of a graph would take longer."""
+    watching, lock = 0, threading.Lock()
+
+    def watch(change: int) -> None:
+        nonlocal watching
+        with lock:
+            watching += change
+
+    def counted(function: Callable[..., Any], watched: Watched) -> tuple[Callable[..., Any], Callable[[int], int]]:
+        left = 1
+
+        def call(*args: Any) -> Any:
+            nonlocal left
+            left -= 1
+            if left > 0 and not watching:
+                return function(*args)
+            return watched(function, args)
+
+        def add(calls: int) -> int:
+            nonlocal left
+            left += calls
+            return left
+
+        call.__wrapped__ = function  # type: ignore[attr-defined]
+        return call, add
+
+    return watch, counted
+
+
 class State:
-    """Shared by all graphs of a session. `compiled` is when a compilation last began or ended, so that times with one in them are left out."""
+    """Shared by all graphs of a session.
 
-    __slots__ = ("open", "compiled", "local", "_numbers")
+    compiled   when a compilation last began or ended, so that times with one in them are left out
+    watch      adds to the number of threads in which a call is being observed
+    counted    makes a graph's function one that counts its calls
+    """
 
-    def __init__(self) -> None:
-        self.open = True
+    def __init__(self, clock: Callable[[], int] = time.perf_counter_ns, draw: Callable[[], float] | None = None) -> None:
+        self.clock = clock
+        self.draw = draw or random.Random(0).random  # not the program's numbers
         self.compiled = 0
-        self.local = Local()
+        self.watch, self.counted = _counting()
+        self.local = Local(self)
+        self.host = HostReads(self)
         self._numbers: dict[Key, int] = {}
 
     def number_of(self, key: Key) -> int:
@@ -96,7 +173,20 @@ class State:
         return self._numbers.setdefault(key, len(self._numbers))
 
     def note_compiling(self) -> None:
-        self.compiled = time.perf_counter_ns()
+        self.compiled = self.clock()
+
+    def begin(self, thread: Thread, root: Piece, now: int) -> Observation:
+        thread.seen, thread.known = Observation(root, now), True
+        self.watch(1)
+        return thread.seen
+
+    def finish(self, thread: Thread) -> None:
+        seen = thread.seen
+        if seen is not None:
+            thread.seen = None
+            self.watch(-1)
+            if seen.begun > self.compiled and seen.spent > 0:
+                seen.root.pace.note(seen.cost, seen.spent, seen.deep)
 
 
 def _storages(values: Any) -> set[int]:
@@ -125,148 +215,109 @@ class Piece:
 
     starts_after   the break after which it starts, if it does
     ends_in        the break that ends it, if one does
+    is_entry       whether no graph runs before it in its function
+    left           adds to the number of calls until the next one that is observed, and returns it. All calls are those that were added but are not left,
+                   which is exact with several threads as well: each of them changes these numbers only by adding, which the interpreter does not interrupt
+    entered        observed calls in which reads were counted; `followed`: likewise after which
     """
 
-    def __init__(self, state: State, graph: int, starts_after: tuple[Key, Crossing] | None, ends_in: tuple[Key, Crossing] | None) -> None:
-        self.state, self.graph, self.starts_after, self.ends_in = state, graph, starts_after, ends_in
+    def __init__(self, state: State, graph: int, starts_after: tuple[Key, Crossing] | None, ends_in: tuple[Key, Crossing] | None, is_entry: bool) -> None:
+        self.state, self.graph, self.is_entry = state, graph, is_entry
+        self._starts, self._arrives = (None, None) if starts_after is None else (state.number_of(starts_after[0]), starts_after[1])
+        self._ends, self._leaves = (None, None) if ends_in is None else (state.number_of(ends_in[0]), ends_in[1])
         self.durations = Ring()
+        self.pace = Pace(state.draw)
+        self.left: Callable[[int], int] = lambda calls: 1
+        self._added = 1
+        self.entered = self.followed = 0
+        self._closed: int | None = None
+        self._handle: Callable[[], Any] = lambda: None
+
+    @property
+    def calls(self) -> int:
+        return self._added - self.left(0) if self._closed is None else self._closed
+
+    def times(self, inside: bool) -> float:
+        """How many calls of the graph one stands for in which, or after which, reads were counted."""
+        counted = self.entered if inside else self.followed
+        return max(1.0, self.calls / counted) if counted else 1.0
 
     def observe(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """`function`, the compiled graph, with its calls counted while the session is open. It is one function, without what could wait until the report
-        is asked for, since it is called as often as a graph."""
-        state, local, graph, clock, ring = self.state, self.state.local, self.graph, time.perf_counter_ns, self.durations
-        values = ring.values
-        start_key, arrived = self.starts_after or (None, Crossing())
-        end_key, left = self.ends_in or (None, Crossing())
-        starts_after = state.number_of(start_key) if start_key is not None else None
-        ends_in = state.number_of(end_key) if end_key is not None else None
-        between = arrived.between
-        between_values = between.values
+        """`function`, the compiled graph, with its calls counted while the session is open. In a call that is not observed, this takes one call of a
+        function of Python; when the session is closed, one of C."""
+        call, self.left = self.state.counted(function, self._watched)
+        handle = functools.partial(call)
+        handle.__name__ = getattr(function, "__name__", "compiled_graph")  # type: ignore[attr-defined] # which Dynamo looks up in each call
+        self._handle = weakref.ref(handle)
+        return handle
 
-        def call(*args: Any) -> Any:
-            if not state.open:
+    def close(self) -> None:
+        """Ends counting: from now on, what Dynamo calls is the function itself."""
+        self._closed, self.left = self.calls, lambda calls: 1
+        handle = self._handle()
+        if handle is not None:
+            handle.__setstate__((handle.func.__wrapped__, (), {}, handle.__dict__))
+
+    def _renew(self) -> bool:
+        """Chooses the next call that is observed. Returns whether this one is observed deeply."""
+        gap, deep = self.pace.next(self.state.host.switch)
+        if not self.is_entry and self.pace.chosen >= FIRST:
+            gap = _NEVER  # it is observed with the graph before it
+        self._added += gap
+        self.left(gap)
+        return deep
+
+    def _watched(self, function: Callable[..., Any], args: Any) -> Any:
+        """A call that is observed, or that is made while another one is."""
+        state, clock = self.state, self.state.clock
+        begin = clock()
+        thread = state.local.thread
+        seen, due, deep = thread.seen, self.left(0) <= 0, False
+        arrived = seen.pending.pop(self._starts, None) if seen is not None and self._starts is not None else None
+        if due:
+            deep = self._renew()
+        if seen is not None and arrived is None and self.is_entry and seen.ends_before(self):
+            state.finish(thread)
+            seen = None
+            if not due:
+                state.host.want(False)
+        if seen is None:
+            if not due:
                 return function(*args)
-            thread = local.thread
-            start = clock()
-            if starts_after is not None:
-                ended = thread.pending.pop(starts_after, None)
-                if ended is not None:
-                    arrived.continued += 1
-                    if ended > state.compiled:
-                        spent = start - ended
-                        number = between.count
-                        between_values[number & _LAST] = spent
-                        between.count = number + 1
-                        between.total += spent
-                    if thread.written:
-                        written = thread.written.pop(starts_after, ())
-                        arrived.kept = max(arrived.kept, sum([size for one, size in written if one() is not None]))
-                        start = clock()
-            outer = thread.graph
-            thread.graph = graph
-            try:
-                results = function(*args)
-            finally:
-                thread.graph = outer
-            end = clock()
-            spent = end - start
-            number = ring.count
-            values[number & _LAST] = spent
-            ring.count = number + 1
-            ring.total += spent
-            if ends_in is not None:
-                if number < _FIRST or not number % _EVERY:
-                    written = thread.written[ends_in] = _written(args, results)
-                    left.measured += 1
-                    left.bytes += sum([size for _, size in written])
-                    end = clock()
-                thread.pending[ends_in] = end
-            return results
+            counts = state.host.want(deep)  # which `host.switch` has the time of
+            seen = state.begin(thread, self, begin := clock())
+            seen.deep, seen.counts = deep, counts
+        if arrived is not None and self._arrives is not None:
+            ended, cost, written = arrived
+            self._arrived(self._arrives, ended, begin - ended - (seen.cost - cost), written)
+        outer, when = thread.graph, thread.when
+        thread.graph, thread.when = self.graph, 2 * self.graph
+        self.entered += seen.counts
+        start = clock()
+        cost = seen.cost = seen.cost + start - begin
+        try:
+            results = function(*args)
+        finally:
+            thread.graph, thread.when = outer, 2 * self.graph + 1 if outer is None else when
+        end = clock()
+        seen.spent = end - seen.begun - seen.cost
+        self.durations.add(end - start - (seen.cost - cost))
+        self.followed += seen.counts
+        if self._ends is not None and self._leaves is not None:
+            written = _written(args, results) if seen.deep else []
+            if seen.deep:
+                self._leaves.measured += 1
+                self._leaves.bytes += sum([size for _, size in written])
+            final = clock()
+            seen.cost += final - end
+            seen.pending[self._ends] = final, seen.cost, written
+        else:
+            seen.cost += clock() - end
+        return results
 
-        return call
-
-
-class HostReads:
-    """Counts reads of a tensor's value by the host, all of which go through one operator. Takes the place of that operator's kernels while it is
-    installed."""
-
-    def __init__(self, state: State) -> None:
-        self.state = state
-        # By the id of a function's code, whose hash would take microseconds: the code, and by the place in it: the graph, how often, and nanoseconds.
-        # A place is the number of an instruction, and (number, graph) if it was reached in a graph.
-        self.found: dict[int, tuple[CodeType, dict[Any, list[Any]]]] = {}
-        self._library: Any = None
-
-    def install(self) -> str:
-        """Returns why reads cannot be counted, or an empty text."""
-        import warnings
-
-        torch = pytorch()
-        if not hasattr(torch.library, "get_kernel"):
-            return "this PyTorch has no torch.library.get_kernel, so the host's reads of tensors are not counted"
-        pytorch("_dynamo.eval_frame").skip_code(_breaks_places.is_users_code.__code__)
-        self._library = torch.library.Library("aten", "IMPL")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that a kernel is replaced
-            for key in ["CPU", *(["CUDA"] if torch.cuda.is_available() else [])]:
-                keys = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, key))
-                self._library.impl("_local_scalar_dense", self._counting(torch.library.get_kernel("aten::_local_scalar_dense", key), keys), key)
-        return ""
-
-    def _counting(self, kernel: Any, keys: Any) -> Callable[..., Any]:
-        local, found, clock, frame_of, is_users = self.state.local, self.found, time.perf_counter_ns, sys._getframe, _breaks_places.is_users_code
-        call_boxed = kernel.call_boxed
-        of_code: dict[int, dict[Any, list[Any]] | None] = {}  # by the id of a code: its places, None if it is not the user's
-        kept: list[CodeType] = []  # so that ids stay theirs
-
-        # Calls no other function of Python once a place is known: Dynamo, which may be active here, would try to compile it.
-        def read(tensor: Any) -> Any:
-            thread = local.thread
-            if thread.compiling:
-                return call_boxed(keys, tensor)
-            start = clock()
-            value = call_boxed(keys, tensor)
-            spent = clock() - start
-            first = frame_of(1)
-            frame: FrameType | None = first
-            places = None
-            while frame is not None:
-                code = frame.f_code
-                number = id(code)
-                try:
-                    places = of_code[number]
-                except KeyError:
-                    kept.append(code)
-                    places = of_code[number] = found.setdefault(number, (code, {}))[1] if is_users(code) else None
-                if places is not None:
-                    break
-                frame = frame.f_back
-            if frame is None or places is None:
-                frame, places = first, found.setdefault(id(first.f_code), (first.f_code, {}))[1]
-            graph = thread.graph
-            at = frame.f_lasti if graph is None else (frame.f_lasti, graph)
-            counted = places.get(at)
-            if counted is None:
-                counted = places[at] = [graph, 0, 0]
-            counted[1] += 1
-            counted[2] += spent
-            return value
-
-        pytorch("_dynamo.eval_frame").skip_code(read.__code__)
-        return read
-
-    def remove(self) -> None:
-        if self._library is not None:
-            self._library._destroy()
-            self._library = None
-
-    def reads(self) -> list[HostRead]:
-        made: dict[tuple[str, int, int | None], HostRead] = {}
-        counted = [(code, at, *one) for code, places in list(self.found.values()) for at, one in list(places.items())]
-        for code, at, graph, count, spent in counted:
-            offset = at if graph is None else at[0]
-            line = next(itertools.islice(code.co_positions(), offset // 2, None), (None,))[0] or code.co_firstlineno
-            one = made.setdefault((code.co_filename, line, graph), HostRead(_breaks_places.place_of(code.co_filename, line, code.co_name), 0, 0.0, graph))
-            one.count += count
-            one.seconds += spent / 1e9
-        return sorted(made.values(), key=lambda one: (-one.count, one.place.file, one.place.line))
+    def _arrived(self, crossing: Crossing, ended: int, spent: int, written: list[tuple[Any, int]]) -> None:
+        crossing.observed += 1
+        if ended > self.state.compiled:
+            crossing.between.add(spent)
+        if written:
+            crossing.kept = max(crossing.kept, sum([size for one, size in written if one() is not None]))

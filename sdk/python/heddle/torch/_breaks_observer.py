@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import _breaks_hints, _breaks_inductor, _breaks_messages, _breaks_openxla, _breaks_places
-from ._breaks_calls import Crossing, HostReads, Key, Piece, State
+from ._breaks_calls import Crossing, Key, Piece, State
 from ._breaks_records import Break, Graph, Place, Recompilation
 from ._pytorch import pytorch
 
@@ -82,7 +82,7 @@ class Observer:
     def __init__(self, caches: bool) -> None:
         self.caches = caches
         self.state = State()
-        self.host = HostReads(self.state)
+        self.host = self.state.host
         self.notes: list[str] = []
         self.frames = self.skipped_frames = 0
         self.breaks: list[Break] = []
@@ -124,7 +124,8 @@ class Observer:
             raise
 
     def remove(self) -> None:
-        self.state.open = False
+        for piece in self.pieces:
+            piece.close()
         self._patches.remove()
         self.host.remove()
         if self._inductor is not None:
@@ -293,7 +294,8 @@ class Observer:
         self.graphs.append(graph)
         ends = (key_of(code.co_filename, code.co_name, root.lineno), self.crossings[graph.ends_in]) if graph.ends_in is not None else None
         starts = (key_of(file, function, int(resumed["line"])), self.crossings[graph.starts_after]) if resumed is not None and graph.starts_after is not None else None
-        self.pieces.append(Piece(self.state, graph.id, starts, ends))
+        is_entry = graph.starts_after is None or not self.breaks[graph.starts_after].before
+        self.pieces.append(Piece(self.state, graph.id, starts, ends, is_entry))
         return graph
 
     def _observed(self, graph: Graph, output: Any, compiled: Any) -> Any:

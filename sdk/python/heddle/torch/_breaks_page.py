@@ -78,8 +78,8 @@ def page_of(report: Report) -> str:
     """The page."""
     title = f"Graph breaks{' of ' + report.program if report.program else ''}"
     cards = [("breaks", len(report.breaks)), ("graphs", len(report.graphs)), ("fallbacks", report.fallbacks), ("recompilations", len(report.recompilations)),
-             ("skipped frames", report.skipped_frames), ("calls of graphs", sum(graph.calls for graph in report.graphs))]
-    parts = [f"<h1>{escape(title)}</h1><p class=soft>{escape(_breaks_text.head_of(report))}</p>",
+             ("skipped frames", report.skipped_frames), ("calls of graphs", report.calls), ("of which observed", report.observed)]
+    parts = [f"<h1>{escape(title)}</h1><p class=soft>{escape(_breaks_text.head_of(report))}<br>{escape(_breaks_text.observed_text(report))}</p>",
              '<div class="cards">' + "".join(f"<div><b>{count}</b>{escape(name)}</div>" for name, count in cards) + "</div>"]
     parts.append("<h2>Breaks (stage 1: tracing Python)</h2>" + ("".join(_break(one) for one in report.breaks) or "<p>None.</p>"))
     rows = [[", ".join(map(str, graphs)), _place(one.place), f"<code>{escape(one.place.text)}</code>", f"<code>{escape(one.op)}</code>", str(one.count), escape(one.reason), escape(one.instead)]
@@ -89,7 +89,7 @@ def page_of(report: Report) -> str:
     if report.graphs:
         rows = [[escape(cell) for cell in row] for row in _breaks_text.graph_rows(report)]
         notes = "".join(f"<li>graph {graph.id}: {escape(note)}</li>" for graph in report.graphs for note in graph.notes)
-        parts.append("<h2>Graphs</h2>" + _table(_breaks_text.GRAPH_COLUMNS, rows, [0, *range(4, 12)]) + (f"<ul>{notes}</ul>" if notes else ""))
+        parts.append("<h2>Graphs</h2>" + _table(_breaks_text.GRAPH_COLUMNS, rows, [0, *range(4, 13)]) + (f"<ul>{notes}</ul>" if notes else ""))
     if report.recompilations:
         rows = [[escape(one.compile_id), _place(one.place), escape(one.place.function), _lines(_breaks_text.shown_guards(one.guards)), escape(one.instead)] for one in report.recompilations]
         parts.append("<h2>Recompilations</h2>" + _table(["compilation", "place", "function", "guards that failed", "instead"], rows))

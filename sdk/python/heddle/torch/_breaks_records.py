@@ -38,13 +38,14 @@ class Cost:
 
     crossings            how often execution left a graph at this break
     extra_graph_calls    how often it went on in another graph; without the break, one call fewer each time
+    observed_crossings   those of them of which the time between the pieces was taken; `between_seconds` is scaled up from these
     between_seconds      host time from the end of a piece to the start of the next one, in total, without crossings in which something was compiled
     between_p50_us       the median of that time, in microseconds
     host_waits           values that the host read of tensors at this line (`.item()`, `bool(tensor)`, printing), each of which waits for the device
     host_wait_seconds    the time that these reads took
     bytes_crossed        bytes of the tensors that pieces wrote to memory for the code after the break, in total
     bytes_kept           the most bytes of such tensors that still existed when the next piece started
-    measured_crossings   the crossings in which bytes were measured: the first ones, then one in 64; `bytes_crossed` is scaled up from these
+    measured_crossings   the crossings in which bytes were measured; `bytes_crossed` is scaled up from these
     ops_before           operators of the graph before the break; of a skipped frame, those that were traced and then ran eagerly
     ops_after            operators of the graphs after the break, with which those before it cannot be fused
     kernels_before       kernels that the backend made of the graph before, where it says so; likewise kernels_after
@@ -52,6 +53,7 @@ class Cost:
 
     crossings: int = 0
     extra_graph_calls: int = 0
+    observed_crossings: int = 0
     between_seconds: float = 0.0
     between_p50_us: float | None = None
     host_waits: int = 0
@@ -138,12 +140,14 @@ class HostRead:
     """A place where the host reads values of a tensor, and therefore waits for the device.
 
     graph     the number of the graph in which it is; None: outside of graphs
+    observed  the reads that were seen. `count` and `seconds` are scaled up from these, by the calls of the graph in which, or after which, they were
     """
 
     place: Place
     count: int = 0
     seconds: float = 0.0
     graph: int | None = None
+    observed: int = 0
 
 
 @dataclass
@@ -157,9 +161,10 @@ class Graph:
     ops            operators in it
     dynamic        whether an extent of an input is symbolic
     phases         seconds of compiling by phase: trace, guards and other work of Dynamo; autograd; backend, and with Inductor its code generation
-    calls          how often it ran while the report was open
-    p50_us         the median time of a call on the host, in microseconds, of the last 4096 calls; likewise p99_us
-    seconds        the time of all calls. The backward pass is not in it
+    calls          how often it was called while the report was open
+    observed       the calls of which the time was taken
+    p50_us         the median time of an observed call on the host, in microseconds, of the last 4096 of them; likewise p99_us
+    seconds        the time of all calls, scaled up from those that were observed. The backward pass is not in it
     kernels        kernels that the backend generated for forward, if it says so
     library_calls  calls of matrix products and convolutions of a library, if the backend says so
     notes          what else the backend says, such as why CUDA graphs are not used
@@ -177,6 +182,7 @@ class Graph:
     dynamic: bool = False
     phases: dict[str, float] = field(default_factory=dict)
     calls: int = 0
+    observed: int = 0
     p50_us: float | None = None
     p99_us: float | None = None
     seconds: float = 0.0
@@ -231,11 +237,21 @@ class Report:
         """Nodes of all graphs that fell back."""
         return sum(one.count for graph in self.graphs for one in graph.fallbacks)
 
+    @property
+    def calls(self) -> int:
+        """Of all graphs."""
+        return sum(graph.calls for graph in self.graphs)
+
+    @property
+    def observed(self) -> int:
+        """The calls of graphs that were observed: times are of these, and sums are scaled up from them."""
+        return sum(graph.observed for graph in self.graphs)
+
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         made = dataclasses.asdict(self)
         made["totals"] = {"breaks": len(self.breaks), "graphs": len(self.graphs), "fallbacks": self.fallbacks,
-                          "recompilations": len(self.recompilations), "graph_calls": sum(graph.calls for graph in self.graphs)}
+                          "recompilations": len(self.recompilations), "graph_calls": self.calls, "observed_calls": self.observed}
         return made
 
     @classmethod
@@ -245,11 +261,23 @@ class Report:
             found = read.get("version") if isinstance(read, dict) else None
             raise make("INVALID_ARGUMENT", f"reading a report of graph breaks failed: its version is {found!r}, and this package reads {VERSION}; make the report again")
         try:
-            made = _read(cls, {name: value for name, value in read.items() if name != "totals"})
+            made = _read(cls, _with_observed({name: value for name, value in read.items() if name != "totals"}))
         except (TypeError, ValueError, KeyError, AttributeError) as wrong:
             raise make("INVALID_ARGUMENT", f"reading a report of graph breaks failed: {wrong}; make the report again") from wrong
         assert isinstance(made, Report)
         return made
+
+
+def _with_observed(read: dict[str, Any]) -> dict[str, Any]:
+    """A report of before calls were sampled: all of them were observed."""
+    def all_of(some: Any, name: str, source: str) -> Any:
+        return [{name: one[source], **one} if isinstance(one, dict) and source in one else one for one in some] if isinstance(some, list) else some
+
+    made = {**read, **{part: all_of(read[part], "observed", source) for part, source in (("graphs", "calls"), ("host_reads", "count")) if part in read}}
+    if isinstance(read.get("breaks"), list):
+        made["breaks"] = [{**one, "cost": all_of([one["cost"]], "observed_crossings", "extra_graph_calls")[0]} if isinstance(one, dict) and "cost" in one else one
+                          for one in read["breaks"]]
+    return made
 
 
 def _read(kind: Any, value: Any) -> Any:

@@ -94,10 +94,10 @@ def _graph_row(graph: Graph) -> list[str]:
     span = ("start" if graph.starts_after is None else f"break {graph.starts_after}") + " to " + ("end" if graph.ends_in is None else f"break {graph.ends_in}")
     return [str(graph.id), graph.backend, f"{graph.place.function}:{graph.place.line}", span, str(graph.ops),
             "-" if graph.kernels is None else str(graph.kernels), "-" if not graph.executables else str(len(graph.executables)), str(sum(one.count for one in graph.fallbacks)), f"{compile_seconds:.2f}",
-            str(graph.calls), "-" if graph.p50_us is None else f"{graph.p50_us:.1f}", "-" if graph.p99_us is None else f"{graph.p99_us:.1f}"]
+            str(graph.calls), str(graph.observed), "-" if graph.p50_us is None else f"{graph.p50_us:.1f}", "-" if graph.p99_us is None else f"{graph.p99_us:.1f}"]
 
 
-GRAPH_COLUMNS = ["graph", "backend", "function", "from", "ops", "kernels", "executables", "fallbacks", "compile s", "calls", "p50 us", "p99 us"]
+GRAPH_COLUMNS = ["graph", "backend", "function", "from", "ops", "kernels", "executables", "fallbacks", "compile s", "calls", "observed", "p50 us", "p99 us"]
 
 
 def graph_rows(report: Report) -> list[list[str]]:
@@ -117,6 +117,16 @@ def head_of(report: Report) -> str:
             f"{report.seconds:.1f} s, of which compiling {sum(report.phases.values()):.1f} s")
 
 
+def observed_text(report: Report) -> str:
+    """What the times of the report are of."""
+    if not report.calls:
+        return ""
+    if report.observed >= report.calls:
+        return f"observed: all {count_text(report.calls, 'call')} of graphs" if report.calls > 1 else "observed: the one call of a graph"
+    return (f"observed: {report.observed:,} of {report.calls:,} calls of graphs. Numbers of calls are exact; times per call are those of the observed calls; "
+            "sums of times, bytes and values read are scaled up from these")
+
+
 def json_of(report: Report) -> str:
     """The report as JSON, as report.schema.json describes it."""
     return json.dumps(report.as_dict(), indent=1) + "\n"
@@ -124,7 +134,7 @@ def json_of(report: Report) -> str:
 
 def text_of(report: Report) -> str:
     """The whole report."""
-    lines = [head_of(report)]
+    lines = [head_of(report), *textwrap.wrap(observed_text(report), 150)]
     if report.breaks:
         lines += ["", "Breaks (stage 1: tracing Python)"]
         for one in report.breaks:

@@ -208,13 +208,18 @@ def save(made: Report, path: str | os.PathLike[str]) -> None:
     pathlib.Path(name).write_text(text, encoding="utf-8")
 
 
+def _scaled(total: float, observed: int, all_of_them: int) -> float:
+    """The total of all of them, from that of those that were observed."""
+    return total * max(1.0, all_of_them / observed) if observed else 0.0
+
+
 def _fill(made: Report, seen: Observer, noted: Iterable[tuple[Graph, str, float]]) -> None:
     """Everything that was observed, and what follows from it."""
     import copy
 
-    made.frames, made.skipped_frames, made.notes = seen.frames, seen.skipped_frames, list(seen.notes)
+    made.frames, made.skipped_frames, made.notes = seen.frames, seen.skipped_frames, [*seen.notes, *seen.host.notes]
     made.breaks, made.graphs = copy.deepcopy(seen.breaks), copy.deepcopy(seen.graphs)
-    made.recompilations, made.host_reads, made.phases = list(seen.recompilations), seen.host.reads(), dict(seen.phases)
+    made.recompilations, made.host_reads, made.phases = list(seen.recompilations), seen.host.reads(seen.pieces), dict(seen.phases)
     for observed, phase, seconds in noted:
         of_graph = made.graphs[observed.id].phases
         for phases in (of_graph, made.phases):
@@ -222,14 +227,16 @@ def _fill(made: Report, seen: Observer, noted: Iterable[tuple[Graph, str, float]
             if phase != "backend" and "backend" in phases:
                 phases["backend"] = max(0.0, phases["backend"] - seconds)
     for graph, piece in zip(made.graphs, seen.pieces):
-        graph.calls, graph.seconds = piece.durations.count, piece.durations.total / 1e9
+        graph.calls, graph.observed = piece.calls, piece.durations.count
+        graph.seconds = _scaled(piece.durations.total / 1e9, graph.observed, graph.calls)
         graph.p50_us, graph.p99_us = piece.durations.median_us(), piece.durations.percentile_us(0.99)
     for one, crossing in zip(made.breaks, seen.crossings):
         cost = one.cost
         before, after = [made.graphs[i] for i in one.before], [made.graphs[i] for i in one.after]
         cost.crossings = sum(graph.calls for graph in before)
-        cost.extra_graph_calls = crossing.continued
-        cost.between_seconds, cost.between_p50_us = crossing.between.total / 1e9, crossing.between.median_us()
+        cost.extra_graph_calls = sum(graph.calls for graph in after) if before else 0
+        cost.observed_crossings, cost.between_p50_us = crossing.between.count, crossing.between.median_us()
+        cost.between_seconds = _scaled(crossing.between.total / 1e9, crossing.observed, cost.extra_graph_calls)
         cost.measured_crossings, cost.bytes_kept = crossing.measured, crossing.kept
         cost.bytes_crossed = round(crossing.bytes * cost.crossings / crossing.measured) if crossing.measured else 0
         if before:
