@@ -58,16 +58,17 @@ class Thread:
     graph       the number of the graph that runs, in observed calls
     when        2 * number of the graph in an observed call, 2 * number + 1 after it, ELSEWHERE before any
     compiling   how many functions are being compiled, one inside of the other
+    late        nanoseconds that it took to end the last observation, which are a part of what the next one costs
     """
 
-    __slots__ = ("seen", "known", "graph", "when", "compiling", "_state")
+    __slots__ = ("seen", "known", "graph", "when", "compiling", "late", "_state")
 
     def __init__(self, state: State) -> None:
         self.seen: Observation | None = None
         self.known = False
         self.graph: int | None = None
         self.when = ELSEWHERE
-        self.compiling = 0
+        self.compiling = self.late = 0
         self._state = state
 
     def __del__(self) -> None:
@@ -280,13 +281,16 @@ class Piece:
             state.finish(thread)
             seen = None
             if not due:
+                thread.late += clock() - begin
                 state.host.want(False)
         if seen is None:
             if not due:
                 return function(*args)
-            counts = state.host.want(deep)  # which `host.switch` has the time of
-            seen = state.begin(thread, self, begin := clock())
-            seen.deep, seen.counts = deep, counts
+            cost, thread.late = thread.late + clock() - begin, 0
+            counts = state.host.want(deep)  # whose time is in `host.switch`
+            begin = clock()
+            seen = state.begin(thread, self, begin - cost)
+            seen.cost, seen.deep, seen.counts = cost, deep, counts
         if arrived is not None and self._arrives is not None:
             ended, cost, written = arrived
             self._arrived(self._arrives, ended, begin - ended - (seen.cost - cost), written)

@@ -8,7 +8,6 @@ import multiprocessing.connection
 import queue
 import selectors
 import socket
-import statistics
 import subprocess
 import sys
 import threading
@@ -59,7 +58,7 @@ class HostReads:
         self._held: list[Any] = []  # our kernels as PyTorch keeps them, so that they still exist when one of them ends counting
         self._gone = False
         self._switches: deque[int] = deque(maxlen=15)
-        self._passed = 0
+        self._switch = self._passed = 0
         self._elsewhere = 0  # nanoseconds of counting where no call is observed
         self._opened = 0
 
@@ -90,9 +89,9 @@ class HostReads:
         return self._library is not None
 
     @property
-    def switch(self) -> float:
+    def switch(self) -> int:
         """Nanoseconds that it takes to begin counting and to end it."""
-        return 2.0 * statistics.median(self._switches) if self._switches else 0.0
+        return self._switch
 
     def want(self, counting: bool) -> bool:
         """Begins or ends counting, if that may be done now. Returns whether reads are counted."""
@@ -105,6 +104,7 @@ class HostReads:
                     self._library._destroy()
                     self._library = None
                 self._switches.append(self.state.clock() - begin)
+                self._switch = 2 * sorted(self._switches)[len(self._switches) // 2]
             elif not counting and self._passed >= _CHECK and self._passed * _PASSED > SHARE * (self.state.clock() - self._opened):
                 self._end("the host's reads of tensors are counted only until they took too long: with several threads, they cannot be counted now and then")
         return self.counts
