@@ -2,15 +2,18 @@
 """heddle.torch.report over the programs in planted_breaks: each has one break, or one fallback, of another kind.
 
 Each file has `broken(...)`, with the comment `# breaks here`, and `mended(...)`, which follows the hint and computes the same. The report has to name
-the stage, PyTorch's code or the operator, and the line; its hint has to contain the words HINT; and `mended` must not break. Run as a program, this
-prints a line for each file; names of files choose some of them.
+the stage, PyTorch's code or the operator, and the line; its hint has to contain the words HINT; and `mended` must not break. The JSON of both has to be
+as report.schema.json says. Run as a program, this prints a line for each file; names of files choose some of them.
 """
 import contextlib
 import importlib.util
 import io
+import json
 import pathlib
 import sys
 import unittest
+
+from report_test import SCHEMA, violations
 
 FOLDER = pathlib.Path(__file__).resolve().parent / "planted_breaks"
 HAS_TORCH = importlib.util.find_spec("torch") is not None
@@ -49,6 +52,15 @@ def observed(planted, function, backend):
     return report.result(), made
 
 
+def departures(report):
+    """Where the JSON of a report is not as the schema says, or not what is read back."""
+    from heddle.torch import _breaks_text
+    from heddle.torch._breaks_records import Report
+
+    read = json.loads(_breaks_text.json_of(report))
+    return [*violations(read, SCHEMA), *([] if Report.from_dict(read) == report else ["the JSON is not read back as it was"])]
+
+
 def judge(path):
     """What the report says of a file: (found, hint works, what is wrong)."""
     import torch
@@ -58,7 +70,7 @@ def judge(path):
     line = next(i + 1 for i, text in enumerate(lines) if text.endswith("# breaks here"))
     stage, backend = getattr(planted, "STAGE", "trace"), getattr(planted, "BACKEND", "eager")
     report, _ = observed(planted, planted.broken, backend)
-    wrong = []
+    wrong = departures(report)
     if stage == "trace":
         fallbacks = report.fallbacks
         codes = (planted.CODE, getattr(planted, "CODE_SINCE_2_15", planted.CODE))
@@ -82,6 +94,7 @@ def judge(path):
     if at and planted.HINT not in hint:
         wrong.append(f"the hint has not the words {planted.HINT!r}: {hint!r}")
     after, mended = observed(planted, planted.mended, backend)
+    wrong += departures(after)
     left = [f"{one.code} at {one.place.line} ({one.kind})" for one in after.breaks] + [one.op for graph in after.graphs for one in graph.fallbacks if one.op == getattr(planted, "OP", "")]
     if isinstance(mended, RuntimeError):
         wrong.append(f"mended, it fails: {mended}".splitlines()[0])

@@ -62,14 +62,14 @@ def violations(value, schema, at="report"):
 def made_up():
     """A report with something in every field."""
     place = Place("/home/x/train.py", 12, "forward", "if y.sum() > 0: # <&>")
-    cost = Cost(10, 9, 0.01, 12.5, 10, 0.002, 4096, 2048, 4, 7, 3, 2, 1)
+    cost = Cost(10, 9, 8, 0.01, 12.5, 10, 0.002, 4096, 2048, 4, 7, 3, 2, 1)
     one = Break(0, "GB0170", "Data-dependent branching", "why <b>", "context", ["hint"], "torch.where", "https://example.org/gb0170.html", place,
                 [Place("/home/x/train.py", 40, "step", "forward(x)"), place], "split", ["graph break in loop"], 2, [0], [1], cost)
-    graphs = [Graph(0, "inductor", place, "0/0", None, 0, 7, 1, 1, False, {"trace": 0.1, "backend": 0.2}, 10, 20.5, 40.0, 0.0003, 2, 1),
-              Graph(1, "inductor", place, "1/0", 0, None, 3, 1, 1, True, {}, 9, None, None, 0.0, None, None, [Executable("part", 3)],
+    graphs = [Graph(0, "inductor", place, "0/0", None, 0, 7, 1, 1, False, {"trace": 0.1, "backend": 0.2}, 10, 6, 20.5, 40.0, 0.0003, 2, 1),
+              Graph(1, "inductor", place, "1/0", 0, None, 3, 1, 1, True, {}, 9, 0, None, None, 0.0, None, None, [Executable("part", 3)],
                     [Fallback("aten.sort.default", "why", place, 2, "amax")], ["no CUDA graph"])]
     return Report({"heddle": "0", "torch": "2.13", "python": "3.11"}, 1, "train.py", 3.0, {"trace": 0.1, "backend": 0.2}, 4, 1, [one], graphs,
-                  [Recompilation(place, "0/1", ["L['x'].size()[0] == 3"], "mark it")], [HostRead(place, 10, 0.002, None), HostRead(place, 1, 0.1, 1)], ["a note"])
+                  [Recompilation(place, "0/1", ["L['x'].size()[0] == 3"], "mark it")], [HostRead(place, 10, 0.002, None, 5), HostRead(place, 1, 0.1, 1, 1)], ["a note"])
 
 
 class Page(html.parser.HTMLParser):
@@ -99,7 +99,7 @@ class Forms(unittest.TestCase):
         read = json.loads(json.dumps(report.as_dict()))
         self.assertEqual(list(violations(read, SCHEMA)), [])
         self.assertEqual(Report.from_dict(read), report)
-        self.assertEqual(read["totals"], {"breaks": 1, "graphs": 2, "fallbacks": 2, "recompilations": 1, "graph_calls": 19})
+        self.assertEqual(read["totals"], {"breaks": 1, "graphs": 2, "fallbacks": 2, "recompilations": 1, "graph_calls": 19, "observed_calls": 6})
         read["breaks"][0]["outcome"] = "vanished"
         read["graphs"][0]["calls"] = -1
         del read["notes"]
@@ -113,7 +113,7 @@ class Forms(unittest.TestCase):
 
     def test_text_has_every_part(self):
         text = _breaks_text.text_of(made_up())
-        for part in ("train.py: 1 break, 2 graphs for inductor, 2 fallbacks, 1 recompilation", "train.py:12  GB0170  Data-dependent branching", "if y.sum() > 0",
+        for part in ("train.py: 1 break, 2 graphs for inductor, 2 fallbacks, 1 recompilation", "observed: 6 of 19 calls of graphs. Numbers of calls are exact;", "train.py:12  GB0170  Data-dependent branching", "if y.sum() > 0",
                      "met 2 times (graph break in loop)", "10 crossings, 9 extra calls of graphs, 12.5 us", "10 values read by the host, which waited 2.00 ms",
                      "4.0 KiB written for the code after it; at most 2.0 KiB kept", "7 operators before with 3 after (kernels: 2 and 1)", "torch.where",
                      "aten.sort.default, 2 nodes in graph 1", "break 0 to end", "size()[0] == 3", "mark it", "in graph 1", "note: a note"):
@@ -125,7 +125,7 @@ class Forms(unittest.TestCase):
         page.feed(_breaks_page.page_of(made_up()))
         self.assertEqual((page.open, page.loads), ([], []))
         text = "".join(page.text)
-        for part in ("GB0170", "if y.sum() > 0: # <&>", "why <b>", "aten.sort.default", "break 0 to end", "a note"):
+        for part in ("GB0170", "observed: 6 of 19 calls of graphs", "if y.sum() > 0: # <&>", "why <b>", "aten.sort.default", "break 0 to end", "a note"):
             self.assertIn(part, text)
         self.assertIn("None.", _breaks_page.page_of(Report()))
 

@@ -224,8 +224,10 @@ class Piece:
 
     def __init__(self, state: State, graph: int, starts_after: tuple[Key, Crossing] | None, ends_in: tuple[Key, Crossing] | None, is_entry: bool) -> None:
         self.state, self.graph, self.is_entry = state, graph, is_entry
-        self._starts, self._arrives = (None, None) if starts_after is None else (state.number_of(starts_after[0]), starts_after[1])
-        self._ends, self._leaves = (None, None) if ends_in is None else (state.number_of(ends_in[0]), ends_in[1])
+        self._starts: int | None = None if starts_after is None else state.number_of(starts_after[0])
+        self._arrives = None if starts_after is None else starts_after[1]
+        self._ends: int | None = None if ends_in is None else state.number_of(ends_in[0])
+        self._leaves = None if ends_in is None else ends_in[1]
         self.durations = Ring()
         self.pace = Pace(state.draw)
         self.left: Callable[[int], int] = lambda calls: 1

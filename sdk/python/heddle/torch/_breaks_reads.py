@@ -197,8 +197,8 @@ class HostReads:
         """All reads: those in observed calls, and after them, stand for those in and after all calls of the graph."""
         made: dict[tuple[str, int, int | None], HostRead] = {}
         exact: dict[tuple[str, int, int | None], float] = {}
-        counted = [(code, *at, *one) for code, places in list(self.found.values()) for at, one in list(places.items())]
-        for code, offset, when, count, spent in counted:
+        counted = [(code, at, one) for code, places in list(self.found.values()) for at, one in list(places.items())]
+        for code, (offset, when), (count, spent) in counted:
             graph = when // 2 if when >= 0 and when % 2 == 0 else None
             line = next(itertools.islice(code.co_positions(), offset // 2, None), (None,))[0] or code.co_firstlineno
             key = (code.co_filename, line, graph)
