@@ -4,7 +4,8 @@
 Needs PyTorch and PYTHONPATH=build/release/python; OMP_NUM_THREADS=1 leaves other programs' threads alone. The network breaks once, at `.item()`, which
 the report counts as well. In each round, it is compiled twice, before a report is opened and while it is open, and calls of both take turns in blocks,
 first while the report is open and then after it was closed. Processor time is steady where other programs run, too. Two compilations of one network
-differ by some percent in where their memory lies, so "against closed" compares the same function while the report was open and afterwards.
+differ by some percent in where their memory lies, so "in turns with itself" is the second one while its graphs are observed, against blocks in which the
+functions that the backend made take their place.
 """
 import argparse
 import logging
@@ -60,12 +61,32 @@ def spent(call, calls):
     return (time.process_time() - used) / calls * 1e6, (time.perf_counter() - start) / calls * 1e6
 
 
+class Unobserved:
+    """The same calls without what the report puts around graphs."""
+
+    def __init__(self, report, call):
+        self.observer, self.call = report._observer, call
+        handles = [piece._handle() for piece in self.observer.pieces]
+        self.handles = [(handle, handle.func, handle.func.__wrapped__) for handle in handles if handle is not None and hasattr(handle.func, "__wrapped__")]
+
+    def put(self, which):
+        for handle, *functions in self.handles:
+            handle.__setstate__((functions[which], (), {}, handle.__dict__))
+        self.observer.state.finish(self.observer.state.local.thread)
+        self.observer.host.want(False)
+
+    def __call__(self):
+        self.call()
+
+
 def turns(without, observed, calls):
     """Of blocks of calls that take turns: what a call takes in blocks without a report, and the ratios of the other ones to these."""
     offs, ratios = [], []
     for number in range(BLOCKS):
         made = {}
         for one in ((without, observed) if number % 2 == 0 else (observed, without)):
+            if isinstance(without, Unobserved):
+                without.put(1 if one is without else 0)
             one()  # caches of the processor
             made[one] = spent(one, calls)
         offs.append(made[without])
@@ -84,9 +105,12 @@ def measured(kind, backend, block):
             observed()
         calls = max(3, int(block / spent(without, 20)[1] * 1e6))
         off, opened = turns(without, observed, calls)
+        unobserved = Unobserved(report, observed)
+        itself = turns(unobserved, observed, calls)[1]
+        unobserved.put(0)
+        totals = report.result().as_dict()["totals"]
     closed = turns(without, observed, calls)[1]
-    totals = report.result().as_dict()["totals"]
-    return off, opened, closed, totals
+    return off, opened, itself, closed, totals
 
 
 KINDS = {"inference": (64, 512, 8, False), "training step": (64, 512, 8, True), "inference of a tiny network": (1, 16, 4, False)}
@@ -110,11 +134,13 @@ def main():
     for backend in given.backend:
         for kind in given.kind:
             rounds = [measured(KINDS[kind], backend, given.block) for _ in range(given.rounds)]
-            against = [opened[0] / closed[0] for _, opened, closed, _ in rounds]
-            print(f"{kind}, {backend}, {given.rounds} reports: {statistics.median(off[0] for off, _, _, _ in rounds):.1f} us of the processor a call without a report; "
-                  f"while one is open {shown(one[0] for _, one, _, _ in rounds)}, after it was closed {shown(one[0] for _, _, one, _ in rounds)}, open against closed {shown(against)}; "
-                  f"by the clock {shown(one[1] for _, one, _, _ in rounds)}; first report of the process {shown(against[:1])}, later ones {shown(against[1:] or against)}; "
-                  f"observed {sum(one['observed_calls'] for *_, one in rounds)} of {sum(one['graph_calls'] for *_, one in rounds)} calls of graphs", flush=True)
+            off = statistics.median(one[0][0] for one in rounds)
+            opened, itself, closed = ([one[i][0] for one in rounds] for i in (1, 2, 3))
+            observed, calls = (sum(one[4][name] for one in rounds) for name in ("observed_calls", "graph_calls"))
+            print(f"{kind}, {backend}, {given.rounds} reports: {off:.1f} us of the processor a call without a report; while one is open {shown(opened)}, "
+                  f"in turns with itself {shown(itself)}, of which the first report {shown(itself[:1])}, later ones {shown(itself[1:] or itself)}; "
+                  f"after it was closed {shown(closed)}; by the clock while open, in turns with itself {shown(one[2][1] for one in rounds)}; "
+                  f"observed {observed} of {calls} calls of graphs", flush=True)
 
 
 if __name__ == "__main__":

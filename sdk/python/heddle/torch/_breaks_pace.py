@@ -6,7 +6,7 @@ import math
 from collections import deque
 from collections.abc import Callable
 
-SHARE = 0.0075  # of the time of a function's calls, which observing some of them may take
+SHARE = 0.005  # of the time of a function's calls, which observing some of them may take
 FIRST = 16  # calls of each graph, all of which are observed: compiling it took longer
 DEEP = 8  # one in so many observed calls is observed deeply, where that would take too long in each
 UNSEEN = 2.0  # what an observation takes in all, as a multiple of what it can time of itself: it empties caches, and PyTorch has to enter Python
