@@ -73,7 +73,6 @@ class HostReads:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that a kernel is replaced, which PyTorch says once
             self._put()
-        self._held = [torch.library.get_kernel("aten::_local_scalar_dense", key) for key, _ in self._kernels]
         self._opened = self.state.clock()
         return ""
 
@@ -114,6 +113,7 @@ class HostReads:
         for key, kernel in self._kernels:
             library.impl("_local_scalar_dense", kernel, key)
         self._library = library
+        self._held = [pytorch().library.get_kernel("aten::_local_scalar_dense", key) for key, _ in self._kernels]
 
     def _end(self, note: str) -> None:
         self.remove()
