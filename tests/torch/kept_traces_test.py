@@ -78,6 +78,7 @@ class Processes(unittest.TestCase):
         cls.program = cls.all / "program.py"
         cls.program.write_text(PROGRAM, encoding="utf-8")
         os.utime(cls.program, (1e9, 1e9))
+        time.sleep(0.05)  # the kernel says in hundredths of a second when a process began
 
     def clear_signals(self):
         self.signals.mkdir(exist_ok=True)

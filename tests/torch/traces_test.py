@@ -5,11 +5,13 @@ import contextlib
 import functools
 import importlib
 import json
+import math
 import os
 import pathlib
 import subprocess
 import sys
 import tempfile
+import time
 import types
 import unittest
 import unittest.mock
@@ -51,6 +53,24 @@ class Model(torch.nn.Module):
         self.layers = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.GELU(), torch.nn.Linear(16, 4))
     def forward(self, x):
         return self.layers(x) * 2
+"""
+FORKED = """
+import os, sys, time
+sys.path.insert(0, sys.argv[1])
+import number
+time.sleep(0.05)
+with open(number.__file__, "w") as file:
+    file.write("NUMBER = 2")
+time.sleep(0.05)
+child = os.fork()
+if child:
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+from heddle.torch import _facts, _program
+try:
+    print(_program.identity(), flush=True)
+except _facts.Unknown as wrong:
+    print(wrong, flush=True)
+os._exit(0)
 """
 FACTOR = 2.0
 HERE = sys.modules[__name__]
@@ -146,6 +166,10 @@ class Traces(unittest.TestCase):
         before = torch.is_grad_enabled()
         self.addCleanup(torch.set_grad_enabled, before)
         torch.set_grad_enabled(False)  # what has a backward pass is kept when that was compiled
+        # A file of a module that is changed just before a process or beside it, by a build, say, is what test_files_of_modules is about.
+        later = unittest.mock.patch.object(_program, "_BEGAN", math.inf)
+        later.start()
+        self.addCleanup(later.stop)
 
     def is_found(self, function, *arguments, **options):
         """Whether a process that has compiled nothing finds the trace. What it computes is right."""
@@ -173,6 +197,7 @@ class Traces(unittest.TestCase):
             for text in (MODELS, MODELS, MODELS.replace("* 2", "* 3"), MODELS):
                 file.write_text(text, encoding="utf-8")
                 os.utime(file, (1e9, 1e9))
+                time.sleep(0.05)  # the kernel says in hundredths of a second when a process began
                 printed.append(self.output_of(["-c", PROCESS, folder]).splitlines())
         self.assertEqual([one[0] for one in printed], ["0 1 2", "1 0 0", "0 1 2", "1 0 0"])
         self.assertEqual(printed[0][1], printed[1][1])
@@ -199,7 +224,10 @@ class Traces(unittest.TestCase):
     def test_files_of_modules(self):
         file = pathlib.Path(CACHE.name, "one.py")
         file.write_text("1", encoding="utf-8")
-        self.assertRaisesRegex(_facts.Unknown, "was changed after this process began", _program._stamp_of, str(file))
+        with unittest.mock.patch.object(_program, "_BEGAN", _program._began()):
+            for changed in (time.time(), 1e9):  # a file that is put in the place of another may have its time
+                os.utime(file, (changed, changed))
+                self.assertRaisesRegex(_facts.Unknown, "was changed after this process began", _program._stamp_of, str(file))
         stamps = set()
         for text, changed in (("1", 1e9), ("1", 1.1e9), ("22", 1e9), ("1", 1e5), ("2", 1e5)):  # at the beginning of time, contents tell them apart
             file.write_text(text, encoding="utf-8")
@@ -208,6 +236,14 @@ class Traces(unittest.TestCase):
             self.assertIn(_program._stamp_of(str(file)), stamps)
         self.assertEqual(len(stamps), 5)
         self.assertRaisesRegex(_facts.Unknown, "cannot be looked at", _program._stamp_of, str(file / "in_an_archive.py"))
+
+    @unittest.skipUnless(os.path.exists("/proc/self/stat"), "without /proc it is not known when a process began")
+    def test_files_of_a_process_that_was_forked(self):
+        """They were read by another process, before this one began."""
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder, "number.py")
+            file.write_text("NUMBER = 1", encoding="utf-8")
+            self.assertEqual(self.output_of(["-c", FORKED, folder]).strip(), f"{file} was changed after this process began")
 
     def test_facts(self):
         """What is said of classes and functions that contain each other does not depend on which comes first."""

@@ -2,11 +2,12 @@
 """Which program this process is: its files, its arguments and environment, and the machine. What Dynamo made of a function in another process is
 only used if that was the same program (_traces.py), since Dynamo reads more than it has guards for.
 
-A module is its file's name, size and time of last change. The files were read when the modules were imported, so one that was changed since the
-process began says nothing about its module.
+A module is its file's name, size and time of last change. The files were read when the modules were imported, so one that was changed, or put in its
+place, since the process began says nothing about its module.
 """
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import locale
@@ -37,7 +38,6 @@ NO_INPUTS = frozenset((
     "TERM_PROGRAM", "TERM_PROGRAM_VERSION", "TERM_SESSION_ID", "TMUX", "TMUX_PANE", "WEZTERM_PANE", "WEZTERM_UNIX_SOCKET", "WINDOW", "WINDOWID",
     "WT_SESSION", "XAUTHORITY", "XDG_ACTIVATION_TOKEN", "XDG_SESSION_ID", "XDG_VTNR", "_"))
 _YEAR = 366 * 24 * 3600
-_IMPORTED = time.time()
 
 
 def identity() -> str:
@@ -141,7 +141,7 @@ def _stamp(module: types.ModuleType) -> Any:
 def _stamp_of(file: str) -> tuple[str, int, Any]:
     try:
         found = os.stat(file)
-        if found.st_mtime > _began():
+        if max(found.st_mtime, found.st_ctime) > _BEGAN:  # what takes the place of a file may have an older time of change
             raise Unknown(f"{file} was changed after this process began")
         changed: Any = found.st_mtime_ns
         if found.st_mtime < 11 * _YEAR:  # tools for reproducible images give all files one time, at the beginning of time
@@ -152,13 +152,24 @@ def _stamp_of(file: str) -> tuple[str, int, Any]:
         raise Unknown(f"the file of a module cannot be looked at: {wrong}") from wrong
 
 
-@functools.lru_cache(maxsize=1)
 def _began() -> float:
-    """When this process did, in seconds, not later than that; without /proc, when this module was imported."""
-    try:
-        with open("/proc/self/stat", encoding="utf-8", errors="replace") as file:
-            ticks = int(file.read().rpartition(")")[2].split()[19])
-        boot = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
-        return min(_IMPORTED, boot + ticks / os.sysconf("SC_CLK_TCK"))
-    except (OSError, ValueError, IndexError, AttributeError):
-        return _IMPORTED
+    """When this process did, in seconds, not later than that: the kernel counts in hundredths. A process that was forked has the modules of another one,
+    and began with that. Without /proc, it is now."""
+    began = time.time()
+    with contextlib.suppress(OSError, ValueError, IndexError, AttributeError):
+        boot = began - time.clock_gettime(time.CLOCK_BOOTTIME)
+        process, own = "self", None
+        while process != "0":
+            with open(f"/proc/{process}/stat", encoding="utf-8", errors="replace") as file:
+                fields = file.read().rpartition(")")[2].split()
+            memory = fields[25], fields[45]  # addresses of the stack and of the arguments, which a process that was forked has in common with its parent
+            if own is not None and memory != own:
+                break
+            began = min(began, boot + int(fields[19]) / os.sysconf("SC_CLK_TCK"))
+            if memory[0] in ("0", "1"):  # the kernel does not tell them
+                break
+            process, own = fields[1], memory
+    return began
+
+
+_BEGAN = _began()
