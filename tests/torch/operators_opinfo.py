@@ -2,8 +2,9 @@
 """Compares samples of PyTorch's own operator tests (OpInfo) under torch.compile(backend="heddle") with eager mode: results, and gradients where an operator
 has them. What differs is also run by PyTorch from the same graph, and from one without decompositions, which tells who is wrong.
 
-    python3 -B tests/torch/operators_opinfo.py [--dtype float32] [--operators a,b] [--samples N] [--no-gradients] [--dynamic] [--out results.json]
+    python3 -B tests/torch/operators_opinfo.py [--dtype float32] [--operators a,b.variant] [--samples N] [--no-gradients] [--dynamic] [--out results.json]
 
+--out is written after each operator, and the operators that are in it already are not run again, so a run that was interrupted goes on where it was.
 It needs PyTorch and the package expecttest. The exit code is 1 if a result was wrong, or if a compiled function failed.
 """
 import argparse
@@ -238,6 +239,22 @@ def in_process(op, dtype, options):
     return queue.get() if process.exitcode == 0 and not queue.empty() else [(FAILED, f"the process ended with {process.exitcode}")]
 
 
+def settings(options):
+    return {"dtype": options.dtype, "samples": options.samples, "gradients": not options.no_gradients, "dynamic": bool(options.dynamic)}
+
+
+def before(options):
+    """What an interrupted run has written."""
+    if not options.out or not os.path.exists(options.out):
+        return {}
+    with open(options.out, encoding="utf-8") as file:
+        found = json.load(file)
+    operators = found.pop("operators", {}) if isinstance(found, dict) else {}
+    if found != settings(options):
+        sys.exit(f"operators_opinfo: {options.out} is of a run with {found}, and this one has {settings(options)}; give --out another name")
+    return operators
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--dtype", default="float32")
@@ -250,24 +267,28 @@ def main():
     options = parser.parse_args()
     wanted = set(options.operators.split(",")) if options.operators else None
     dtype = getattr(torch, options.dtype)
-    table, totals, operators = {}, collections.Counter(), collections.Counter()
+    table = before(options)
     for at, op in enumerate(op_db):
-        if (wanted and op.name not in wanted) or dtype not in op.supported_dtypes("cpu") or op.name.startswith(("empty", "new_empty")):
-            continue
         name = op.name + ("." + op.variant_test_name if op.variant_test_name else "")
+        if (wanted and not wanted & {op.name, name}) or dtype not in op.supported_dtypes("cpu") or op.name.startswith(("empty", "new_empty")):
+            continue
+        if name in table:
+            continue
         found = in_process(op, dtype, options)
         print(f"{at + 1} of {len(op_db)}: {name}", end="\033[K\r", file=sys.stderr, flush=True)
         verdicts = collections.Counter(verdict for verdict, _ in found)
         reasons = {verdict: [reason for one, reason in found if one == verdict and reason][:3] for verdict in verdicts}
         table[name] = {"verdicts": dict(verdicts), "reasons": reasons}
-        totals.update(verdicts)
-        operators[next((one for one in WORST if verdicts[one]), NO_EXPECTATION)] += 1
+        if options.out:
+            with open(options.out, "w", encoding="utf-8") as file:
+                json.dump(settings(options) | {"operators": table}, file, indent=1)
         if set(verdicts) - {RIGHT}:
             print(f"{name}: {dict(verdicts)} { {one: reason for one, reason in reasons.items() if reason} }", flush=True)
+    totals, operators = collections.Counter(), collections.Counter()
+    for one in table.values():
+        totals.update(one["verdicts"])
+        operators[next((verdict for verdict in WORST if verdict in one["verdicts"]), NO_EXPECTATION)] += 1
     print(f"samples: {dict(totals)}\noperators, by their worst sample: {dict(operators)}")
-    if options.out:
-        with open(options.out, "w", encoding="utf-8") as file:
-            json.dump(table, file, indent=1)
     return 1 if totals[WRONG] or totals[FAILED] else 0
 
 
