@@ -164,6 +164,16 @@ class Composed(unittest.TestCase):
         self.check(function, x, source, index)
         self.check(lambda x, source, index: x.index_add(-2, index, source), (x * 9).int(), (source * 9).int(), index)
 
+    def test_elements_at_indices(self):
+        def function(x, source, index):
+            return [x.put(index, source), x.t().put(index, source, accumulate=True), x.take(index), x.take(index[0, 0]), x.take(index[:0]),
+                    x.put(index[1, 1], source[0, 0])]
+
+        x, source, index = torch.randn(3, 4), torch.randn(2, 2), torch.tensor([[5, -1], [0, -12]])
+        self.check(function, x, source, index)
+        self.check(function, x, source, index, dynamic=True)
+        self.check(lambda x, index: x.put(index, x[:2, 0], accumulate=True), x, torch.tensor([7, 7]))
+
     def test_indices_outside_of_a_tensor(self):
         def unpooled(x, index):
             return nn.functional.max_unpool2d(x[None, :1, :2], index.view(1, 1, 2), 2, output_size=(2, 4))
@@ -172,6 +182,7 @@ class Composed(unittest.TestCase):
         for name, function, wrong in (("index_add", lambda x, index: x.index_add(0, index, x[:2]), (-1, 4)),
                                       ("index_copy", lambda x, index: x.index_copy(0, index, x[:2]), (-1, 4)),
                                       ("index_fill", lambda x, index: x.index_fill(0, index, 1.0), (-5, 4)),
+                                      ("put", lambda x, index: x.put(index, x[0]), (-9, 8)), ("take", lambda x, index: x.take(index), (-9, 8)),
                                       ("max_unpool2d", unpooled, (-1, 8))):
             compiled = torch.compile(function, backend=heddle.torch.backend)
             for one in wrong:
@@ -179,7 +190,6 @@ class Composed(unittest.TestCase):
                     index = torch.tensor([0, one])
                     self.assertRaises((IndexError, RuntimeError), function, x, index)
                     self.assertRaises(heddle.Error, compiled, x, index)
-
 
     def test_one_result_of_several_is_for_pytorch(self):
         x = torch.randn(7, 5)

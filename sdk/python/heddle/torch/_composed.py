@@ -182,6 +182,16 @@ def _index_fill(x: torch.Tensor, dimension: int, index: torch.Tensor, value: Any
     return aten.index_put(x, [None] * (dimension % x.ndim) + [index], value)
 
 
+def _put(x: torch.Tensor, index: torch.Tensor, source: torch.Tensor, accumulate: bool = False) -> torch.Tensor:
+    made: torch.Tensor = aten.index_put(x.reshape(-1), [index.reshape(-1)], source.reshape(-1), accumulate)
+    return made.reshape(x.shape)
+
+
+def _take(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+    """In PyTorch's decomposition, an index without dimensions has to be a number that is known."""
+    return x.reshape(-1)[index.reshape(-1)].reshape(index.shape)
+
+
 def _unfold(x: torch.Tensor, dimension: int, size: int, step: int) -> Any:
     if x.ndim == 0 or not isinstance(x.shape[dimension], int):
         return NotImplemented
@@ -413,8 +423,10 @@ TABLE: dict[Any, Callable[..., Any]] = {
     aten.max_unpool3d.default: _max_unpool(3),
     aten.multi_margin_loss.default: multi_margin_loss,
     aten.multilabel_margin_loss_forward.default: multilabel_margin_loss,
+    aten.put.default: _put,
     aten.replication_pad1d_backward.default: _replication_pad_backward,
     aten.replication_pad2d_backward.default: _replication_pad_backward,
     aten.replication_pad3d_backward.default: _replication_pad_backward,
+    aten.take.default: _take,
     aten.unfold.default: _unfold,
 }
