@@ -156,7 +156,7 @@ class Processes(unittest.TestCase):
         self.assertEqual(self.counts(self.start()), (0, 1, 0))
         (trace,) = self.traces()
         others = [one.stat().st_size for one in self.cache.rglob("*") if one.is_file() and one != trace]
-        limit = trace.stat().st_size - 1
+        limit = trace.stat().st_size * 9 // 10  # the same trace is some bytes larger or smaller in another process, by addresses and orders of sets
         self.assertLess(max(others), limit)
         for what in ("fail", "end"):  # a write that fails, as on a full disk, and one that ends the process
             self.cache.rename(self.folder / f"before-{what}")
