@@ -15,7 +15,7 @@ from functorch.compile import min_cut_rematerialization_partition
 from torch._dynamo.backends.common import aot_autograd
 
 from .. import CompileError
-from . import _skipped, _text, _traces, _tracing
+from . import _fused, _skipped, _text, _traces, _tracing
 from ._calls import Interface, Module, dense
 from ._decompositions import DECOMPOSITIONS, as_operators
 from ._graph_cache import GraphCache, graph_cache, tell
@@ -293,6 +293,7 @@ def _compiler(kind: str, cache: GraphCache | None) -> Callable[..., Any]:
 
 def install() -> None:
     """Dynamo calls back, until torch._dynamo.reset()."""
+    _fused.install()
     _skipped.install()
     _tracing.install()
     _traces.install()
