@@ -79,7 +79,7 @@ class Training(unittest.TestCase):
         torch._dynamo.reset()
         heddle.torch.clear()
 
-    def check(self, make_optimizer, is_fused=False, **options):
+    def check(self, make_optimizer, **options):
         ours, model, optimizer = trained(True, make_optimizer, **options)
         theirs, other, of_other = trained(False, make_optimizer, **options)
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
@@ -89,7 +89,7 @@ class Training(unittest.TestCase):
                 torch.testing.assert_close(optimizer.state[a][key], value, rtol=1e-3, atol=1e-6, msg=lambda text: f"{name}, {key}: {text}")
         found = heddle.torch.graphs()
         self.assertEqual([one.fallbacks for one in found], [[]] * len(found))
-        self.assertEqual({one.kind for one in found}, {"forward", "backward"} | (set() if is_fused else {"inference"}))  # Dynamo does not trace fused ones
+        self.assertEqual({one.kind for one in found}, {"forward", "backward", "inference"})
         self.assertTrue(all(len(one.modules) == 1 for one in found), found)
 
     def test_optimizers(self):
@@ -101,7 +101,7 @@ class Training(unittest.TestCase):
                 "AdamW, one after another": lambda parameters: torch.optim.AdamW(parameters, 1e-2, foreach=False)}.items():
             with self.subTest(name):
                 self.setUp()
-                self.check(make, is_fused="fused" in name)
+                self.check(make)
 
     def test_a_whole_step(self):
         """Dynamo breaks the graph at backward(), and then compiles the backward pass while it looks at what the function calls."""
