@@ -44,7 +44,7 @@ def _wide(tensors: list[Tensor]) -> list[Tensor]:
 
 def _write(to: list[Tensor], values: list[Tensor], skip: Optional[Tensor]) -> None:
     if skip is not None:
-        values = [torch.where(skip, old, new.to(old.dtype)) for old, new in zip(to, values)]
+        values = [torch.where(skip.to(old.device), old, new.to(old.dtype)) for old, new in zip(to, values)]
     torch._foreach_copy_(to, values)
 
 
@@ -53,7 +53,7 @@ def _unscaled(grads: list[Tensor], grad_scale: Optional[Tensor], skip: Optional[
     values = _wide(grads)
     if grad_scale is not None:
         scale = grad_scale.reshape(())
-        values = [one / scale for one in values]
+        values = [one / scale.to(one.device) for one in values]
         _write(grads, values, skip)
     return values
 
@@ -97,7 +97,7 @@ def _update_adam(params: list[Tensor], grads: list[Tensor], exp_avgs: list[Tenso
     _write(exp_avg_sqs, second, skip)
     _write(params, torch._foreach_sub(values, changes), skip)
     if found_inf is not None:
-        torch._foreach_sub_(state_steps, [found_inf.reshape(())] * len(state_steps))
+        torch._foreach_sub_(state_steps, [found_inf.reshape(()).to(step.device) for step in state_steps])
 
 
 def fused_adam(params: list[Tensor], grads: list[Tensor], exp_avgs: list[Tensor], exp_avg_sqs: list[Tensor], max_exp_avg_sqs: list[Tensor],
@@ -152,15 +152,16 @@ def fused_sgd(params: list[Tensor], grads: list[Tensor], momentum_buffer_list: l
         gradients = list(torch._foreach_add(gradients, values, alpha=weight_decay))
     if momentum != 0:
         buffers = []
+        skips = [None if skip is None else skip.to(one.device) for one in values]
         for i, gradient in enumerate(gradients):
             buffer = momentum_buffer_list[i]
             if buffer is None:
                 new = gradient.detach().clone()
-                momentum_buffer_list[i] = (new if skip is None else torch.where(skip, torch.zeros_like(new), new)).to(grads[i].dtype)
+                momentum_buffer_list[i] = (new if skips[i] is None else torch.where(skips[i], torch.zeros_like(new), new)).to(grads[i].dtype)
             else:
                 old = buffer.float() if buffer.dtype in (torch.bfloat16, torch.float16) else buffer
                 new = old * momentum + gradient * (1 - dampening)
-                buffer.copy_(new if skip is None else torch.where(skip, old, new))
+                buffer.copy_(new if skips[i] is None else torch.where(skips[i], old, new))
             buffers.append(new)
         gradients = list(torch._foreach_add(gradients, buffers, alpha=momentum)) if nesterov else buffers
     _write(params, torch._foreach_sub(values, torch._foreach_mul(gradients, lr)), skip)
@@ -180,7 +181,7 @@ def _replace(function: Any, by: Callable[..., Any]) -> None:
         """In the place of what Dynamo makes of `function`."""
         from ._backend import backend
 
-        del table[id(value)]  # Dynamo makes what it makes without this, with its guards
+        table.pop(id(value), None)  # Dynamo makes what it makes without this, with its guards
         try:
             variable = builder._wrap(value)
         finally:
