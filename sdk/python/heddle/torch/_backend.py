@@ -11,7 +11,6 @@ from typing import Any, Callable, Sequence
 
 import sympy
 import torch
-from functorch.compile import min_cut_rematerialization_partition
 from torch._dynamo.backends.common import aot_autograd
 
 from .. import CompileError
@@ -20,6 +19,7 @@ from ._calls import Interface, Module, dense
 from ._decompositions import DECOMPOSITIONS, as_operators
 from ._graph_cache import GraphCache, graph_cache, tell
 from ._numbers import Number, as_number
+from ._partition import partition
 from ._plan import Piece, Plan, Symbols, donations, make_plan
 from ._records import Graph
 from ._steps import Operator, Slot, Steps
@@ -309,7 +309,7 @@ def backend(module: torch.fx.GraphModule, example_inputs: Sequence[Any], **optio
     cache = graph_cache(module)
     compile_graphs = aot_autograd(fw_compiler=_compiler("forward", cache), bw_compiler=_compiler("backward", cache),
                                   inference_compiler=_compiler("inference", cache), decompositions=DECOMPOSITIONS,
-                                  partition_fn=min_cut_rematerialization_partition, keep_inference_input_mutations=True)
+                                  partition_fn=partition, keep_inference_input_mutations=True)
     with as_operators(), cache or contextlib.nullcontext():
         return compile_graphs(module, example_inputs)
 

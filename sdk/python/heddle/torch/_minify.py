@@ -13,13 +13,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from functorch.compile import min_cut_rematerialization_partition
 from torch._dynamo.backends.common import aot_autograd
 
 from .. import __version__
 from .._errors import make
 from . import _read_text
 from ._decompositions import as_operators, decompositions
+from ._partition import partition
 from ._parts import Failure, Part, Whole, copied, failure_of
 from .report import place_of_node
 
@@ -91,7 +91,7 @@ def _captured(model: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[st
 
     def backend(module: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Any:
         compile_graphs = aot_autograd(fw_compiler=capture("forward"), bw_compiler=capture("backward"), inference_compiler=capture("inference"),
-                                      decompositions=decompositions(), partition_fn=min_cut_rematerialization_partition)
+                                      decompositions=decompositions(), partition_fn=partition)
         with as_operators():
             return compile_graphs(module, example_inputs)
 

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Which values the forward pass keeps for the backward pass: those of PyTorch's minimal cut, but not what an attention computes between its products.
+
+The cut takes products for too expensive to be computed again, so it keeps the probabilities of each attention: one number for each pair of a query and a
+key. Here the nodes between the operands of the first product and the second product are marked before the cut is made. The backward pass then computes them
+again from queries and keys, and in the forward pass nothing but the second product reads them, so the compiler makes one kernel of the attention.
+"""
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from functorch.compile import min_cut_rematerialization_partition
+from torch.utils.checkpoint import CheckpointPolicy
+
+aten = torch.ops.aten
+
+_PRODUCTS = {aten.mm.default, aten.bmm.default}
+_VIEWS = {aten.view.default, aten.permute.default, aten.t.default, aten.transpose.int, aten.expand.default, aten.unsqueeze.default, aten.squeeze.dim,
+          aten.squeeze.dims, aten.squeeze.default, aten.alias.default, aten.detach.default}
+# Beside what PyTorch itself calls pointwise.
+_PASSED = _VIEWS | {aten._softmax.default, aten._to_copy.default, aten.full_like.default, aten.any.dim}
+_SCALED = {aten.mul.Scalar, aten.div.Scalar, aten.mul.Tensor, aten.div.Tensor}
+
+
+def _is_passed(node: torch.fx.Node) -> bool:
+    """Whether the rows of an attention may pass through the node: it computes elements of them, one by one or in a softmax, and draws nothing."""
+    target = node.target
+    if node.op != "call_function" or not isinstance(target, torch._ops.OpOverload) or torch.Tag.nondeterministic_seeded in target.tags:
+        return False
+    return (target in _PASSED or torch.Tag.pointwise in target.tags) and not target._schema.is_mutable
+
+
+def _size(node: torch.fx.Node) -> int:
+    """Elements, for the sizes at which the graph is traced; 0 if they are not known."""
+    value, count = node.meta.get("val"), 1
+    if not isinstance(value, torch.Tensor):
+        return 0
+    for extent in value.shape:
+        known = getattr(extent.node, "hint", None) if isinstance(extent, torch.SymInt) else extent
+        count *= known if isinstance(known, int) else 0
+    return count
+
+
+def _bytes(node: torch.fx.Node) -> int:
+    return _size(node) * node.meta["val"].element_size() if isinstance(node.meta.get("val"), torch.Tensor) else 0
+
+
+def _ancestors(nodes: Iterable[Any]) -> set[torch.fx.Node]:
+    found: set[torch.fx.Node] = set()
+    stack = [one for one in nodes if isinstance(one, torch.fx.Node)]
+    while stack:
+        node = stack.pop()
+        if node not in found:
+            found.add(node)
+            stack.extend(node.all_input_nodes)
+    return found
+
+
+def _second_products(softmax: torch.fx.Node, forward: set[torch.fx.Node]) -> dict[torch.fx.Node, int] | None:
+    """The products that read the rows, with the number of the operand; None if something else reads them."""
+    found: dict[torch.fx.Node, int] = {}
+    seen: set[torch.fx.Node] = set()
+    stack = [softmax]
+    while stack:
+        node = stack.pop()
+        for user in node.users:
+            if user.target in _PRODUCTS and user in forward and user.args[0] is not user.args[1]:
+                found[user] = user.args.index(node)
+            elif user.op == "output" or user in forward and not _is_passed(user):
+                return None
+            elif user in forward and user not in seen:
+                seen.add(user)
+                stack.append(user)
+    return found
+
+
+def _between(rows: Iterable[torch.fx.Node], size: int) -> tuple[list[torch.fx.Node], set[torch.fx.Node]]:
+    """Products of that size from which the rows are computed, and what is computed of them on the way."""
+    products: dict[torch.fx.Node, None] = {}
+    seen: dict[torch.fx.Node, None] = {}
+    stack = list(rows)
+    while stack:
+        node = stack.pop()
+        if node.target in _PRODUCTS and _size(node) == size:
+            products[node] = None
+        elif _is_passed(node) and node not in seen:
+            seen[node] = None
+            stack.extend(node.all_input_nodes)
+    between: set[torch.fx.Node] = set()
+    stack = list(products)
+    while stack:
+        for user in stack.pop().users:
+            if user in seen and user not in between:
+                between.add(user)
+                stack.append(user)
+    return list(products), between
+
+
+def _moved(operand: torch.fx.Node) -> list[torch.fx.Node]:
+    """What brings the operand of a product in its place: views, copies and scales of something that is not larger."""
+    found: list[torch.fx.Node] = []
+    while operand.op == "call_function":
+        target = operand.target
+        source = operand.args[0] if operand.args else None
+        is_scaled = target in _SCALED and len(operand.all_input_nodes) == 1
+        if not isinstance(source, torch.fx.Node) or not (target in _VIEWS or target in (aten.clone.default, aten._to_copy.default) or is_scaled):
+            break
+        if _bytes(source) > _bytes(operand):
+            break
+        found.append(operand)
+        operand = source
+    return found
+
+
+def _attention(softmax: torch.fx.Node, forward: set[torch.fx.Node]) -> list[torch.fx.Node]:
+    """The nodes to be computed again, if the softmax is that of an attention that is worth it."""
+    value = softmax.meta.get("val")
+    if not isinstance(value, torch.Tensor) or softmax.args[1] not in (-1, value.ndim - 1):
+        return []
+    if not (second := _second_products(softmax, forward)):
+        return []
+    first, between = _between([one.args[number] for one, number in second.items()], _size(softmax))
+    if len(first) != 1 or softmax not in between:
+        return []
+    operands = [*first[0].args[:2], *(one.args[1 - number] for one, number in second.items())]
+    if _bytes(softmax) <= sum(map(_bytes, operands)):
+        return []
+    found = [first[0], *between, *(node for one in operands for node in _moved(one))]
+    return [] if any("recompute" in node.meta for node in found) else found
+
+
+def mark(graph: torch.fx.Graph, num_fwd_outputs: int) -> None:
+    """Marks the nodes of attentions that the backward pass computes again. Those of torch.utils.checkpoint stay as they are."""
+    output = next(node for node in reversed(graph.nodes) if node.op == "output")
+    softmaxes = [node for node in graph.nodes if node.target is aten._softmax.default]
+    if not softmaxes:
+        return
+    forward = _ancestors(torch.utils._pytree.tree_leaves(output.args)[:num_fwd_outputs])
+    for softmax in softmaxes:
+        if softmax in forward:
+            for node in _attention(softmax, forward):
+                node.meta["recompute"] = CheckpointPolicy.PREFER_RECOMPUTE
+
+
+def partition(joint_module: torch.fx.GraphModule, joint_inputs: Any, *, num_fwd_outputs: int,
+              **options: Any) -> tuple[torch.fx.GraphModule, torch.fx.GraphModule]:
+    """For aot_autograd: the graphs of the forward and of the backward pass."""
+    mark(joint_module.graph, num_fwd_outputs)
+    made: tuple[torch.fx.GraphModule, torch.fx.GraphModule] = min_cut_rematerialization_partition(joint_module, joint_inputs, num_fwd_outputs=num_fwd_outputs,
+                                                                                                  **options)
+    return made
