@@ -14,7 +14,7 @@ import torch
 from torch._dynamo.backends.common import aot_autograd
 
 from .. import CompileError
-from . import _fused, _skipped, _text, _traces, _tracing
+from . import _fused, _products, _skipped, _text, _traces, _tracing
 from ._calls import Interface, Module, dense
 from ._decompositions import DECOMPOSITIONS, as_operators
 from ._graph_cache import GraphCache, graph_cache, tell
@@ -141,7 +141,7 @@ class _Compiled:
         target = _text.TARGETS[self._device.type]
         writer = _text.Writer(piece.inputs, torch.__version__, piece.nodes)
         for node in piece.nodes:
-            writer.add(node)
+            _products.add(writer, node)
         updates = {piece.outputs.index(source): piece.inputs.index(argument) for source, argument in piece.updates.items()}
         for source, argument in piece.updates.items():
             if (order := writer.orders[piece.inputs.index(argument)]) is not None:

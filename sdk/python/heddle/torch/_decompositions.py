@@ -13,7 +13,7 @@ from torch._C import DispatchKey
 from torch._decomp import core_aten_decompositions, get_decompositions
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from . import _composed, _optimizers, _sampling, _text
+from . import _attention, _composed, _optimizers, _sampling, _text
 
 aten = torch.ops.aten
 
@@ -48,7 +48,7 @@ def as_operators() -> Iterator[None]:
                 one._dispatch_cache.clear()
         return before
 
-    with sdpa_kernel(SDPBackend.MATH):
+    with sdpa_kernel(SDPBackend.MATH), _attention.composed():
         before = exchange(_WRONG_IN_PYTORCH)
         try:
             yield

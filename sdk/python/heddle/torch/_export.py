@@ -16,7 +16,7 @@ from torch.utils import _pytree as pytree
 
 from .. import CompileError, compile as _compile
 from .._errors import Error, make
-from . import _backend, _conditions, _tensors, _text
+from . import _backend, _conditions, _products, _tensors, _text
 from ._decompositions import as_operators, decompositions
 from .report import place_of_node
 
@@ -198,7 +198,7 @@ class _Graph:
             try:
                 if node.target is not operator.getitem:
                     _text.check(node, None)
-                self._writer.add(node)
+                _products.add(self._writer, node)
             except _text.Unsupported as failure:
                 self._refused[node.name] = (node, str(failure))
                 try:

@@ -153,6 +153,8 @@ class Function:
     @staticmethod
     def _called(line: re.Match[str], tensors: Mapping[str, Any], attributes: Mapping[str, Any]) -> Any:
         namespace, packet, overload = line["operator"].split(".")
+        if line["operator"] == "aten.bmm.default" and tensors["self"].ndim > 3:  # _products.py
+            return torch.matmul(tensors["self"], tensors["mat2"])
         try:
             target = getattr(getattr(getattr(torch.ops, namespace), packet), overload)
         except AttributeError:

@@ -77,6 +77,10 @@ def _numeric(value: int | str) -> str:
     return _quoted(value) if isinstance(value, str) else str(value)
 
 
+def numbers(extents: Iterable[int | str]) -> str:
+    return ", ".join(map(_numeric, extents))
+
+
 def type_of(value: torch.Tensor | torch.SymFloat, order: list[int] | None = None) -> tuple[str, str | None]:
     """(type, attribute with the extents or None): of a tensor whose dimensions are in that order, or of a number."""
     if isinstance(value, torch.SymFloat):
@@ -362,6 +366,29 @@ class Writer:
         self._lines.append(f'{left} = "{node.target}"({operands}) {{{", ".join(parts)}}} : ({operand_types}) -> {given} loc({_quoted(node.name)})')
         self._names[node] = [name] if len(types) == 1 else [f"{name}#{i}" for i in range(len(types))]
         self._types[node] = types
+
+    def has(self, node: torch.fx.Node) -> bool:
+        return node in self._names
+
+    def value(self, node: torch.fx.Node) -> tuple[str, str]:
+        """The name and the type of the node's result."""
+        return self._names[node][0], self._types[node][0]
+
+    def set(self, node: torch.fx.Node, value: tuple[str, str]) -> None:
+        self._names[node], self._types[node] = [value[0]], [value[1]]
+
+    def line(self, operator: str, operands: list[tuple[str, tuple[str, str]]], attributes: list[str], extents: list[int | str], element: torch.dtype,
+             where: str) -> tuple[str, str]:
+        """An operation that is no node of the graph, with one result; its name and type."""
+        name = f"%n{self._count}"
+        self._count += 1
+        given = "tensor<" + "".join("?x" if isinstance(one, str) else f"{one}x" for one in extents) + f"{TYPES[element]}>"
+        parts = ["operands = [" + ", ".join(_quoted(one) for one, _ in operands) + "]", *attributes]
+        if "?" in given:
+            parts.append(f"extents = [[{numbers(extents)}]]")
+        self._lines.append(f'{name} = "{operator}"({", ".join(value[0] for _, value in operands)}) {{{", ".join(parts)}}} : '
+                           f'({", ".join(value[1] for _, value in operands)}) -> {given} loc({_quoted(where)})')
+        return name, given
 
     def in_order(self, node: torch.fx.Node, order: list[int]) -> None:
         """The value is a result with its dimensions in this order."""

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""scaled_dot_product_attention as two products and a softmax, in the form in which the compiler makes one kernel of them.
+
+PyTorch's own form looks through all scores of a query for one that is not masked, and sets the probabilities to zero if there is none. Here the mask says so,
+for all heads and layers that have it.
+"""
+from __future__ import annotations
+
+import contextlib
+import math
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch._C import DispatchKey
+
+aten = torch.ops.aten
+_OPERATOR = aten.scaled_dot_product_attention.default
+_KEY = DispatchKey.CompositeImplicitAutograd
+_lock = threading.Lock()
+_entered = 0
+
+
+def _bias(mask: torch.Tensor, element: torch.dtype) -> torch.Tensor:
+    """What is added to the scores: -inf where a mask of truth values is false."""
+    if mask.dtype != torch.bool:
+        return mask
+    return torch.where(mask, torch.scalar_tensor(0.0, dtype=element, device=mask.device), torch.scalar_tensor(-math.inf, dtype=element, device=mask.device))
+
+
+def _reduces_in_16_bits() -> bool:
+    return bool(torch.backends.cuda.fp16_bf16_reduction_math_sdp_allowed())
+
+
+def attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attn_mask: torch.Tensor | None = None, dropout_p: float = 0.0,
+              is_causal: bool = False, *, scale: float | None = None, enable_gqa: bool = False) -> torch.Tensor:
+    depth = query.shape[-1]
+    if any(one.is_nested or one.layout != torch.strided for one in (query, key, value)) or not isinstance(depth, int) or depth == 0 or (
+            is_causal and attn_mask is not None):
+        plain: torch.Tensor = _OPERATOR._op_dk(_KEY, query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+        return plain
+    element = query.dtype
+    if element in (torch.float16, torch.bfloat16) and not _reduces_in_16_bits():
+        query, key, value = query.float(), key.float(), value.float()
+    if enable_gqa:
+        key, value = (one.repeat_interleave(query.shape[-3] // one.shape[-3], -3) for one in (key, value))
+    scores = query @ key.transpose(-2, -1) * (1 / math.sqrt(depth) if scale is None else scale)
+    hidden = None  # queries that see no key
+    if is_causal:
+        rows, columns = (torch.arange(scores.shape[d], device=query.device) for d in (-2, -1))
+        scores = scores + _bias(rows.unsqueeze(-1) >= columns, scores.dtype)
+    elif attn_mask is not None:
+        hidden = (~attn_mask if attn_mask.dtype == torch.bool else attn_mask == -math.inf).all(-1, keepdim=True)
+        scores = scores + _bias(attn_mask, scores.dtype)
+    weights = scores.softmax(-1)
+    if hidden is not None:
+        weights = torch.where(hidden, torch.scalar_tensor(0.0, dtype=weights.dtype, device=weights.device), weights)
+    if dropout_p > 0:
+        weights = torch.dropout(weights, dropout_p, True)
+    return (weights @ value).to(element)
+
+
+@contextlib.contextmanager
+def composed() -> Iterator[None]:
+    """While it is entered, the operator is traced as that function."""
+    global _entered
+    kernels: dict[Any, Any] = _OPERATOR.py_kernels
+
+    def change(by: int) -> None:
+        global _entered
+        with _lock:
+            _entered += by
+            if _entered > 0:
+                kernels[_KEY] = attention
+            else:
+                kernels.pop(_KEY, None)
+            _OPERATOR._dispatch_cache.clear()
+
+    change(1)
+    try:
+        yield
+    finally:
+        change(-1)
