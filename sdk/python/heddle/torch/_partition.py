@@ -7,7 +7,7 @@ again from queries and keys, and in the forward pass nothing but the second prod
 """
 from __future__ import annotations
 
-import operator
+import contextlib
 from collections.abc import Iterable
 from typing import Any
 
@@ -115,6 +115,10 @@ def _moved(operand: torch.fx.Node) -> list[torch.fx.Node]:
     return found
 
 
+def _pays(softmax: torch.fx.Node, operands: list[torch.fx.Node]) -> bool:
+    return _bytes(softmax) > sum(map(_bytes, operands))
+
+
 def _attention(softmax: torch.fx.Node, forward: set[torch.fx.Node]) -> list[torch.fx.Node]:
     """The nodes to be computed again, if the softmax is that of an attention that is worth it."""
     value = softmax.meta.get("val")
@@ -126,7 +130,7 @@ def _attention(softmax: torch.fx.Node, forward: set[torch.fx.Node]) -> list[torc
     if len(first) != 1 or softmax not in between:
         return []
     operands = [*first[0].args[:2], *(one.args[1 - number] for one, number in second.items())]
-    if _bytes(softmax) <= sum(map(_bytes, operands)):
+    if not _pays(softmax, operands):
         return []
     found = [first[0], *between, *(node for one in operands for node in _moved(one))]
     return [] if any("recompute" in node.meta for node in found) else found
@@ -148,7 +152,12 @@ def mark(graph: torch.fx.Graph, num_fwd_outputs: int) -> None:
 def partition(joint_module: torch.fx.GraphModule, joint_inputs: Any, *, num_fwd_outputs: int,
               **options: Any) -> tuple[torch.fx.GraphModule, torch.fx.GraphModule]:
     """For aot_autograd: the graphs of the forward and of the backward pass."""
-    mark(joint_module.graph, num_fwd_outputs)
-    made: tuple[torch.fx.GraphModule, torch.fx.GraphModule] = min_cut_rematerialization_partition(joint_module, joint_inputs, num_fwd_outputs=num_fwd_outputs,
-                                                                                                  **options)
+    graph = joint_module.graph
+    mark(graph, num_fwd_outputs)
+    # A view that is kept is a result of its own, and memory of its own beside what it views, while reading through it costs the backward pass nothing. It
+    # is as AOTAutograd sees fit where a view reads memory by strides, which those of what is kept need not be.
+    reads_memory = any("as_strided" in str(node.target) for node in graph.nodes)
+    with contextlib.nullcontext() if reads_memory else torch._functorch.config.patch(recompute_views=True):
+        made: tuple[torch.fx.GraphModule, torch.fx.GraphModule] = min_cut_rematerialization_partition(
+            joint_module, joint_inputs, num_fwd_outputs=num_fwd_outputs, **options)
     return made
