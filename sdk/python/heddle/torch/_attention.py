@@ -22,11 +22,9 @@ _lock = threading.Lock()
 _entered = 0
 
 
-def _bias(mask: torch.Tensor, element: torch.dtype) -> torch.Tensor:
-    """What is added to the scores: -inf where a mask of truth values is false."""
-    if mask.dtype != torch.bool:
-        return mask
-    return torch.where(mask, torch.scalar_tensor(0.0, dtype=element, device=mask.device), torch.scalar_tensor(-math.inf, dtype=element, device=mask.device))
+def _chosen(condition: torch.Tensor, no: float, element: torch.dtype) -> torch.Tensor:
+    """0 where it is true."""
+    return torch.where(condition, *(torch.scalar_tensor(one, dtype=element, device=condition.device) for one in (0.0, no)))
 
 
 def _reduces_in_16_bits() -> bool:
@@ -46,13 +44,16 @@ def attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attn_
     if enable_gqa:
         key, value = (one.repeat_interleave(query.shape[-3] // one.shape[-3], -3) for one in (key, value))
     scores = query @ key.transpose(-2, -1) * (1 / math.sqrt(depth) if scale is None else scale)
-    hidden = None  # queries that see no key
+    hidden = None  # queries that see no key; their probabilities are finite until they are set to zero, or their gradients would not be zero
     if is_causal:
         rows, columns = (torch.arange(scores.shape[d], device=query.device) for d in (-2, -1))
-        scores = scores + _bias(rows.unsqueeze(-1) >= columns, scores.dtype)
+        scores = scores + _chosen(rows.unsqueeze(-1) >= columns, -math.inf, scores.dtype)
+    elif attn_mask is not None and attn_mask.dtype == torch.bool:
+        hidden = (~attn_mask).all(-1, keepdim=True)
+        scores = scores + _chosen(attn_mask, torch.finfo(scores.dtype).min / 2, scores.dtype)
     elif attn_mask is not None:
-        hidden = (~attn_mask if attn_mask.dtype == torch.bool else attn_mask == -math.inf).all(-1, keepdim=True)
-        scores = scores + _bias(attn_mask, scores.dtype)
+        hidden = (attn_mask == -math.inf).all(-1, keepdim=True)
+        scores = scores + attn_mask.masked_fill(hidden, 0.0)
     weights = scores.softmax(-1)
     if hidden is not None:
         weights = torch.where(hidden, torch.scalar_tensor(0.0, dtype=weights.dtype, device=weights.device), weights)
