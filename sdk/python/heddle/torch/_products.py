@@ -85,7 +85,8 @@ def add(writer: _text.Writer, node: torch.fx.Node) -> None:
     """Adds the node to the text."""
     product = _whole(node, writer) if node.target is aten.bmm.default else None
     if product is None:
-        return writer.add(node)
+        writer.add(node)
+        return
     element = node.meta["val"].dtype
     operands = []
     for one in (product.first, product.second):
