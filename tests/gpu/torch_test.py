@@ -11,6 +11,7 @@ from gpu import GpuTestCase
 import python_package  # noqa: F401  it finds the package
 import numpy as np
 import torch
+import torch.utils.checkpoint
 from torch import nn
 
 import heddle.torch
@@ -92,6 +93,33 @@ class Torch(GpuTestCase):
             torch.manual_seed(3)
             self.close(self.compiled(function)(x), wanted, 1e-4 if kind == torch.float32 else 3e-2)
         self.assertEqual([len(graph.modules) for graph in heddle.torch.graphs()[self.earlier:]], [1, 1])
+
+    def test_checkpointed_functions_draw_the_random_numbers_of_eager_mode_twice(self):
+        model = perceptron()
+
+        def function(x):
+            return nn.functional.dropout(model(nn.functional.dropout(x, 0.3)).t(), 0.5) + torch.randn(256, 32, device="cuda").sin() * x.t()
+
+        def loss_of(x):
+            return (torch.utils.checkpoint.checkpoint(function, x, use_reentrant=False) + torch.rand(256, 32, device="cuda")).square().sum()
+
+        compiled = self.compiled(loss_of)
+        for step in range(3):
+            values, found = torch.randn(32, 256, device="cuda"), []
+            for one in (compiled, loss_of):
+                x = values.clone().requires_grad_()
+                model.zero_grad()
+                torch.manual_seed(step)
+                loss = one(x)
+                state = torch.cuda.get_rng_state()
+                torch.rand(3, device="cuda")  # of what comes between the passes
+                loss.backward()
+                found.append((loss, x.grad, *(parameter.grad.clone() for parameter in model.parameters()), state, torch.cuda.get_rng_state()))
+            for got, wanted in zip(*found, strict=True):
+                self.close(got, wanted, 1e-3)
+        graphs = heddle.torch.graphs()[self.earlier:]
+        self.assertEqual([graph.kind for graph in graphs], ["forward", "backward"])
+        self.assertTrue(all(any("draws its random numbers again" in one.reason for one in graph.fallbacks) for graph in graphs), graphs)
 
     def test_part_of_a_graph_in_host_memory(self):
         """What is computed there runs in PyTorch, also where a number on the GPU comes from it; the rest runs on the GPU."""

@@ -199,6 +199,38 @@ class Training(unittest.TestCase):
         torch.testing.assert_close(gradients[1], gradients[2], rtol=1e-3, atol=1e-5)
         self.assertLess(kept[0], kept[1])
 
+    def test_random_numbers_of_checkpointed_functions(self):
+        """The backward pass draws those of the forward pass, which are those of eager mode, and leaves the generator as it is."""
+        linear = network(64)
+        functions = {
+            "dropout": lambda x: f.dropout(linear(f.dropout(x, 0.3)).sin(), 0.5),
+            "of a result": lambda x: (x * 2).sin() * torch.bernoulli((x * 3).sigmoid().detach()) + torch.randn(x.shape) * x.cos(),
+            "two results": lambda x: f.rrelu((x * 2).sin(), 0.1, 0.9, training=True).sin()}
+        for name, function in functions.items():
+            for is_reentrant, dynamic in ((False, True), (True, False)):
+                with self.subTest(name, is_reentrant=is_reentrant, dynamic=dynamic):
+                    self.setUp()
+
+                    def loss_of(x):
+                        return checkpoint(function, x, use_reentrant=is_reentrant).square().sum() + torch.rand(()) * x.sum()
+
+                    compiled = torch.compile(loss_of, backend=heddle.torch.backend, dynamic=dynamic)
+                    for step, (x, _) in enumerate(batches(3)):
+                        found = []
+                        for one in (compiled, loss_of):
+                            torch.manual_seed(step)
+                            x = x.detach().requires_grad_()
+                            loss = one(x)
+                            state = torch.get_rng_state()
+                            torch.rand(3)  # of what comes between the passes
+                            loss.backward()
+                            found.append((loss.detach(), x.grad, state, torch.get_rng_state()))
+                        torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
+                    drawn = [[one for one in graph.fallbacks if one.reason == "the backward pass draws its random numbers again"] for graph in heddle.torch.graphs()]
+                    self.assertEqual([graph.kind for graph in heddle.torch.graphs()], ["forward", "backward"])
+                    self.assertTrue(all(drawn), heddle.torch.graphs())
+                    self.assertTrue(all(one.operator.startswith("aten.") for ones in drawn for one in ones), drawn)
+
     def test_mixed_precision(self):
         """In bf16, with a scaler of the loss, no farther from f32 than eager mode in bf16, within a factor."""
         def run(compiled, mixed):

@@ -14,7 +14,7 @@ import torch
 from torch._dynamo.backends.common import aot_autograd
 
 from .. import CompileError
-from . import _fused, _products, _skipped, _text, _traces, _tracing
+from . import _fused, _products, _random, _skipped, _text, _traces, _tracing
 from ._calls import Interface, Module, dense
 from ._decompositions import DECOMPOSITIONS, as_operators
 from ._graph_cache import GraphCache, graph_cache, tell
@@ -213,7 +213,8 @@ class _Compiled:
         for module, nodes, _, outputs in made:
             if module is None:
                 node = nodes[0]
-                steps.append(Operator(node.target, torch.fx.map_arg(node.args, placed), torch.fx.map_arg(node.kwargs, placed), slots[node]))
+                function = _random.FUNCTIONS.get(node.target, node.target)
+                steps.append(Operator(function, torch.fx.map_arg(node.args, placed), torch.fx.map_arg(node.kwargs, placed), slots[node]))
                 continue
             steps.append(module)
             strides.update({slots[node]: list(map(as_number, node.meta["val"].stride())) for node in outputs if self._keeps_strides or node in self._strided})

@@ -12,8 +12,9 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
-from functorch.compile import min_cut_rematerialization_partition
 from torch.utils.checkpoint import CheckpointPolicy
+
+from . import _random
 
 aten = torch.ops.aten
 
@@ -158,6 +159,4 @@ def partition(joint_module: torch.fx.GraphModule, joint_inputs: Any, *, num_fwd_
     # is as AOTAutograd sees fit where a view reads memory by strides, which those of what is kept need not be.
     reads_memory = any("as_strided" in str(node.target) for node in graph.nodes)
     with contextlib.nullcontext() if reads_memory else torch._functorch.config.patch(recompute_views=True):
-        made: tuple[torch.fx.GraphModule, torch.fx.GraphModule] = min_cut_rematerialization_partition(
-            joint_module, joint_inputs, num_fwd_outputs=num_fwd_outputs, **options)
-    return made
+        return _random.partition(joint_module, joint_inputs, num_fwd_outputs=num_fwd_outputs, **options)

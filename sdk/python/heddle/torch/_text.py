@@ -12,6 +12,8 @@ import sympy
 import torch
 from torch.utils._sympy.functions import CleanDiv, FloorDiv, Mod, PythonMod, ToFloat, TruncToInt
 
+from . import _random
+
 TYPES = {
     torch.float32: "f32", torch.float64: "f64", torch.float16: "f16", torch.bfloat16: "bf16", torch.bool: "i1", torch.int8: "i8", torch.int16: "i16",
     torch.int32: "i32", torch.int64: "i64", torch.uint8: "ui8", torch.uint16: "ui16", torch.uint32: "ui32", torch.uint64: "ui64",
@@ -256,6 +258,8 @@ def operator_of(node: torch.fx.Node) -> str:
     name = str(node.target)
     if name.startswith("auto_functionalized") and node.args:
         return str(node.args[0])
+    if (draw := _random.operator_of(node)) is not None:
+        return str(draw)
     if name.startswith("triton_kernel_wrapper"):
         from torch._higher_order_ops.triton_kernel_wrap import kernel_side_table
 
@@ -268,6 +272,8 @@ def _why_no_operator(node: torch.fx.Node) -> str:
     name = str(node.target)
     if name.startswith("auto_functionalized"):
         return "it is a custom operator, which writes to its arguments"
+    if _random.operator_of(node) is not None:
+        return "the backward pass draws its random numbers again"
     return "it is a Triton kernel" if name.startswith("triton_kernel_wrapper") else "it is no operator of ATen"
 
 
