@@ -84,6 +84,19 @@ class BadInput(unittest.TestCase):
         torch._dynamo.reset()
         self.assertEqual(self.check(locked, [self.x], []), [])  # said once
 
+    def test_a_function_that_cannot_be_traced_is_named_after_a_reset(self):
+        lock, backend = threading.Lock(), heddle.torch.backend
+
+        def locked(x):
+            with lock:
+                return x + 1
+
+        for _ in range(2):  # nothing is compiled in between
+            heddle.torch.clear()
+            torch.compiler.reset()
+            with self.assertWarnsRegex(UserWarning, "PyTorch runs locked, which Dynamo cannot trace"):
+                torch.compile(locked, backend=backend)(self.x)
+
     def test_a_line_that_cannot_be_traced(self):
         def evaluated(x):
             y = x * 2
@@ -228,7 +241,9 @@ class BadInput(unittest.TestCase):
         self.assertLessEqual(len(heddle.torch.graphs()), 2)
 
     def check_training(self, make, prepare=lambda model, seen: None):
-        """Results, gradients and what hooks saw are those of eager mode, over three steps."""
+        """Results, gradients and what hooks saw are those of eager mode, over three steps, and both passes are compiled by Heddle."""
+        torch._dynamo.reset()
+        heddle.torch.clear()
         found = []
         for compiles in (False, True):
             torch.manual_seed(1)
@@ -244,6 +259,7 @@ class BadInput(unittest.TestCase):
         self.assertEqual(len(found[0]), len(found[1]))
         for a, b in zip(*found):
             torch.testing.assert_close(b, a, rtol=1e-4, atol=1e-5)
+        self.assertLessEqual({"forward", "backward"}, {one.kind for one in heddle.torch.graphs() if one.modules})
 
     @staticmethod
     def network():
@@ -304,13 +320,30 @@ class BadInput(unittest.TestCase):
             self.skipTest("this PyTorch has no gloo")
         import torch.distributed._functional_collectives as collectives
 
+        class Perceptron(nn.Module):  # of a Sequential within DistributedDataParallel, Dynamo makes no graph
+            def __init__(self):
+                super().__init__()
+                self.a, self.b = nn.Linear(4, 8), nn.Linear(8, 4)
+
+            def forward(self, x):
+                return self.b(torch.tanh(self.a(x)))
+
+        def doubled(_, bucket):
+            done = torch.futures.Future()
+            done.set_result(bucket.buffer() * 2)
+            return done
+
+        def communicate(model, seen):
+            model.register_comm_hook(None, doubled)
+
         with contextlib.ExitStack() as stack:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="heddle-torch-test-"))
             torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=0, world_size=1)
             stack.callback(torch.distributed.destroy_process_group)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                self.check_training(lambda: nn.parallel.DistributedDataParallel(self.network()))
+                self.check_training(lambda: nn.parallel.DistributedDataParallel(Perceptron()))
+                self.check_training(lambda: nn.parallel.DistributedDataParallel(Perceptron()), communicate)
             torch._dynamo.reset()
             heddle.torch.clear()
             group = torch.distributed.group.WORLD

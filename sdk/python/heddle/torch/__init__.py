@@ -31,7 +31,4 @@ _MODULES = {"backend": "_backend", "export": "_export", "Fallback": "_records", 
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(importlib.import_module("." + _MODULES[name], __name__), name)
-    if name == "backend":
-        importlib.import_module("._backend", __name__).install()  # torch._dynamo.reset() removes it
-    return found
+    return getattr(importlib.import_module("." + _MODULES[name], __name__), name)

@@ -293,11 +293,25 @@ def _compiler(kind: str, cache: GraphCache | None) -> Callable[..., Any]:
 
 
 def install() -> None:
-    """Dynamo calls back, until torch._dynamo.reset()."""
+    """Dynamo calls back, also after torch._dynamo.reset()."""
+    from torch._dynamo.callback import callback_handler
+
     _fused.install()
     _skipped.install()
     _tracing.install()
     _traces.install()
+    clear = callback_handler.clear
+    if hasattr(clear, "_heddle"):
+        return
+
+    def cleared() -> None:
+        try:
+            clear()
+        finally:
+            install()
+
+    setattr(cleared, "_heddle", True)
+    setattr(callback_handler, "clear", cleared)
 
 
 def backend(module: torch.fx.GraphModule, example_inputs: Sequence[Any], **options: Any) -> Any:

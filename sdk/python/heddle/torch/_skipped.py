@@ -21,7 +21,7 @@ _seen = 0  # graph breaks of the process before the compilation that goes on
 
 
 def install() -> None:
-    """Dynamo calls back when it begins and when it is done with a function, until torch._dynamo.reset()."""
+    """Dynamo calls back when it begins and when it is done with a function, until torch._dynamo.reset(), after which this is called again."""
     # As torch._dynamo.callback.on_compile_end, but the callback is also called if there is a failure.
     from torch._dynamo.callback import callback_handler
 

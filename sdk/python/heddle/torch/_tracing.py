@@ -36,7 +36,7 @@ _has_read: list[bool] = []
 
 
 def install() -> None:
-    """Dynamo calls back when it begins and when it is done with a function, until torch._dynamo.reset()."""
+    """Dynamo calls back when it begins and when it is done with a function, until torch._dynamo.reset(), after which this is called again."""
     # As torch._dynamo.callback.on_compile_end, but the callback is also called if there is a failure. Dynamo must not trace callbacks: a function that calls
     # backward() compiles the backward pass while Dynamo looks at what it calls, and PyTorch holds a lock meanwhile that it would wait for.
     from torch._dynamo.callback import callback_handler
