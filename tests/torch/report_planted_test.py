@@ -73,10 +73,11 @@ def judge(path):
     wrong = departures(report)
     if stage == "trace":
         fallbacks = report.fallbacks
-        codes = (planted.CODE, getattr(planted, "CODE_SINCE_2_15", planted.CODE))
+        is_old = torch.__version__.startswith("2.11.")  # which has other codes for some, with another message
+        codes = (getattr(planted, "CODE_OF_2_11", planted.CODE),) if is_old else (planted.CODE, getattr(planted, "CODE_SINCE_2_15", planted.CODE))
         at = [one for one in report.breaks if one.code in codes and one.place.line == line and one.place.file == str(path)]
         if not at:
-            wrong.append(f"no {planted.CODE} at line {line}: " + (", ".join(f"{one.code} at {one.place.line} ({one.kind})" for one in report.breaks) or "no break"))
+            wrong.append(f"no {codes[0]} at line {line}: " + (", ".join(f"{one.code} at {one.place.line} ({one.kind})" for one in report.breaks) or "no break"))
         elif at[0].wrapped_in != [one for one in [getattr(planted, "WRAPPED_IN", "")] if one]:
             wrong.append(f"it is said to be in {at[0].wrapped_in}")
         elif len(report.breaks) != 1 or fallbacks:

@@ -3,6 +3,7 @@
 import torch
 
 CODE, HINT = "GB8977", "outside"
+CODE_OF_2_11 = "GB0007"
 
 
 class Outside:

@@ -5,6 +5,7 @@ import copy
 import torch
 
 CODE, HINT = "GB4198", "before the compiled function"
+CODE_OF_2_11 = "GB0179"
 torch.manual_seed(0)
 LAYER = torch.nn.Linear(12, 12)
 COPIED = copy.deepcopy(LAYER)

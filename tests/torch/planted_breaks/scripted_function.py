@@ -3,6 +3,7 @@
 import torch
 
 CODE, HINT = "GB4695", "torch.jit"
+CODE_OF_2_11 = "GB0357"
 
 
 def doubled(y):

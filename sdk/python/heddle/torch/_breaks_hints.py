@@ -18,6 +18,9 @@ _BEFORE = ("call it before the compiled function, and pass the result as an argu
 _AFTER = ("return the value and do this after the compiled function returned")
 _MASK = ("use a mask instead of a slice: torch.where(torch.arange(n) < end, x, 0); or pass the end as an int, which becomes a symbol")
 
+_CLASS = "define the class outside of the function"
+_SCRIPT = "call the Python function or module, without torch.jit: torch.compile takes the place of TorchScript"
+
 # By PyTorch's codes. The same kind can have several.
 _INSTEAD = {
     "GB0003": "write a function that returns a list, and compile that, or compile the functions that the generator calls",
@@ -37,8 +40,8 @@ _INSTEAD = {
     "GB0064": "what PyTorch says is wrong with the call is an error in eager mode, too, for these shapes or types: correct the call",
     "GB0066": "move the break's cause out of the context manager, or enter the manager outside of the compiled function",
     "GB0070": "index with torch.index_select, or stack the list once, outside of the compiled function",
-    "GB8977": "define the class outside of the function",
-    "GB0075": "define the class outside of the function",
+    "GB8977": _CLASS,
+    "GB0075": _CLASS,
     "GB0087": "give the operator a function for its result's shape, with register_fake",
     "GB0090": "say which shape the result has, with @OPERATOR.register_fake, a function that returns torch.empty_like(x) or the like",
     "GB0100": ("register the hook before the compiled function is called, on a parameter or an input; a handle that stays in the function can be kept in a "
@@ -59,9 +62,10 @@ _INSTEAD = {
     "GB0291": ("log after the compiled function returned; or torch.compiler.config or torch._dynamo.config.ignore_logging_functions.add(logging.Logger.info) leaves the "
                "line out while compiled"),
     "GB0294": "use operators of PyTorch: NumPy's functions are traced only where PyTorch has the same; otherwise compute it before the compiled function",
+    "GB0357": _SCRIPT,
     "GB0374": "use a dense tensor in the compiled function, or make the sparse one before it and multiply outside",
     "GB4198": "use x.clone() of a tensor; copy a module before the compiled function, once",
-    "GB4695": "call the Python function or module, without torch.jit: torch.compile takes the place of TorchScript",
+    "GB4695": _SCRIPT,
     "GB5976": "compare addresses outside of the compiled function",
     "GB7650": "draw random numbers outside of the compiled function, or use torch.rand and others without generator= in it, after torch.manual_seed outside",
 }
@@ -77,6 +81,8 @@ def for_break(code: str, kind: str, reason: str, context: str) -> str:
         return _PRINT
     if "module: _warnings" in context or "module: warnings" in context:
         return "warn after the compiled function returned"
+    if "__build_class__" in about:  # in PyTorch 2.11 with the code of any function that Dynamo does not trace
+        return _CLASS
     if "no fake impl" in about:
         return _INSTEAD["GB0090"]
     if "allow_rnn" in about:  # since PyTorch 2.15 with the code of any break that Dynamo has put off

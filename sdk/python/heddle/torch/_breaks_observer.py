@@ -224,7 +224,7 @@ class Observer:
     def _frame_failed(self, assertion: Any, code: Any, wrong: Exception) -> None:
         exc = pytorch("_dynamo.exc")
         fullgraph = bool(getattr(assertion, "_one_graph", False))
-        if any(one is wrong for one in self._seen):
+        if any(one is wrong for one in self._seen) or (not fullgraph and _breaks_places.is_pytorchs_own(code, sys._getframe(1))):
             return
         if not isinstance(wrong, (exc.Unsupported, exc.UserError)):
             if not isinstance(wrong, exc.TorchDynamoException) or isinstance(wrong, exc.SkipFrame):

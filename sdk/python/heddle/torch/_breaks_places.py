@@ -9,7 +9,7 @@ import os
 import re
 import sysconfig
 from collections.abc import Iterable
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Any
 
 from ._breaks_records import Place
@@ -29,11 +29,30 @@ def is_users(file: str) -> bool:
     """Whether a file is part of the user's program, which includes packages other than PyTorch."""
     if file.startswith("<"):  # <string> and <frozen ...>; cells of notebooks have the names of files
         return False
+    return not os.path.abspath(file).startswith(_folders()) and not _is_pythons(file)
+
+
+@functools.cache
+def _is_pythons(file: str) -> bool:
+    """Whether it is part of Python's library."""
     path = os.path.abspath(file)
-    if path.startswith(_folders()):
+    return path.startswith(sysconfig.get_path("stdlib") + os.sep) and f"{os.sep}site-packages{os.sep}" not in path
+
+
+def is_pytorchs_own(code: CodeType, frame: FrameType | None) -> bool:
+    """Whether a function that Dynamo does not trace is one of Python's library that PyTorch itself has called, such as one of `typing`: the program can write
+    nothing in its place. `frame` is one of Dynamo's, while it is at that."""
+    if not _is_pythons(code.co_filename):
         return False
-    library = sysconfig.get_path("stdlib") + os.sep
-    return not path.startswith(library) or f"{os.sep}site-packages{os.sep}" in path
+    while frame is not None and not (frame.f_code.co_name == "__call__" and frame.f_code.co_filename.endswith(f"_dynamo{os.sep}convert_frame.py")):
+        frame = frame.f_back
+    package = os.path.dirname(os.path.abspath(__file__)) + os.sep
+    while frame is not None and (frame.f_code.co_filename.endswith(f"_dynamo{os.sep}convert_frame.py") or frame.f_code.co_filename.startswith(package)):
+        frame = frame.f_back
+    while frame is not None and _is_pythons(frame.f_code.co_filename):
+        frame = frame.f_back
+    # Dynamo itself has called it if it is what torch.compile was given.
+    return frame is not None and frame.f_code.co_filename.startswith(_folders()) and f"{os.sep}_dynamo{os.sep}" not in frame.f_code.co_filename
 
 
 def place_of(file: str, line: int, function: str = "") -> Place:
@@ -55,7 +74,6 @@ def of_trace(text: str) -> Place:
     """The innermost line of the user in a stack trace as text, such as FX nodes have in their metadata."""
     found = [place_of(one["file"], int(one["line"]), one["function"] or "") for one in _TRACE_LINE.finditer(text or "")]
     return innermost(found)
-
 
 
 def is_users_code(code: CodeType) -> bool:

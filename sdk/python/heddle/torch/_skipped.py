@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from ._breaks_places import is_users
+from ._breaks_places import is_pytorchs_own, is_users
 from ._records import breaks_warned, logger
 from ._tracing import code_of
 
@@ -44,6 +44,8 @@ def _end(_: Any) -> None:
         if isinstance(failure, torch._dynamo.exc.Unsupported):  # other exceptions are raised, or begin the trace again
             found.append((str(failure), getattr(failure, "real_stack", None) or []))
         code = code_of(sys._getframe(1)) if found else None
+        if code is not None and failure is not None and is_pytorchs_own(code, sys._getframe(1)):
+            return
         for reason, stack in found:
             if code is not None:
                 _warn(code, reason, stack, failure is not None)
