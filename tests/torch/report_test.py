@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """heddle.torch.report: what it measures, its three forms, the comparison of two runs, and `heddle breaks`."""
 import contextlib
+import heapq
 import html.parser
 import importlib.util
 import io
@@ -329,6 +330,25 @@ class Observed(unittest.TestCase):
             torch.compile(chain, backend="eager", fullgraph=True)(torch.ones(3))
         one, = report.result().breaks
         self.assertEqual((one.code, one.outcome), ("GB0025", "error"))
+
+    def test_functions_of_pythons_library_that_pytorch_calls_are_not_the_programs(self):
+        """Dynamo traces no file of torch.autograd, and then looks at what a function there calls."""
+        import torch
+
+        text, here = "def called(x):\n    return x + len(list(merge([1], [2])))\n", {"merge": heapq.merge}
+        exec(compile(text, os.path.join(os.path.dirname(torch.autograd.__file__), "made_up.py"), "exec"), here)
+        lock = threading.Lock()
+
+        def locked(x):
+            with lock:
+                return x + len(list(heapq.merge([1], [2])))
+
+        for function, of_library in ((lambda x: here["called"](x * 2) * 3, 0), (locked, 1)):
+            torch.compiler.reset()
+            with open_report() as report:
+                torch.compile(function, backend="eager")(torch.ones(3))
+            places = [one.place.file for one in report.result().breaks]
+            self.assertEqual([places.count(file) for file in (__file__, heapq.__file__)], [1, of_library], places)
 
     def test_threads(self):
         compiled = torch.compile(chain, backend="eager")
