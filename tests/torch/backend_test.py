@@ -183,7 +183,8 @@ class Backend(unittest.TestCase):
                               nn.AvgPool2d(3, 2, 1, count_include_pad=False), nn.ConvTranspose2d(8, 2, 3, stride=2))
         other = copy.deepcopy(model)
         function = self.compiled(model)
-        for height, width in ((12, 15), (9, 20)):
+        is_about_parity = torch.__version__.startswith("2.11.")  # its shapes of pools ask whether a division has a remainder, which becomes a guard
+        for height, width, graphs in ((12, 15, 2), (8, 20, 2), (9, 20, 4 if is_about_parity else 2)):
             x = torch.randn(2, 4, height, width, requires_grad=True)
             torch._dynamo.mark_dynamic(x, 2)
             torch._dynamo.mark_dynamic(x, 3)
@@ -193,7 +194,7 @@ class Backend(unittest.TestCase):
             torch.testing.assert_close(x.grad, y.grad, rtol=1e-3, atol=1e-4)
             for (name, a), b in zip(model.named_parameters(), other.parameters()):
                 torch.testing.assert_close(a.grad, b.grad, rtol=1e-3, atol=1e-3, msg=lambda text: f"{name}: {text}")
-        self.assertEqual([one.fallbacks for one in heddle.torch.graphs()], [[], []])
+            self.assertEqual([one.fallbacks for one in heddle.torch.graphs()], [[]] * graphs)
 
     def test_floats_that_depend_on_shapes(self):
         graph = self.check_inference(lambda x: x * (x.shape[0] / 3.5) + x / x.shape[1] ** 0.5, [(torch.randn(size),) for size in ((4, 5), (6, 7))], dynamic=True)

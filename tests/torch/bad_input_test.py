@@ -136,7 +136,9 @@ class BadInput(unittest.TestCase):
         self.check(lambda a, b: (a * 2 + 1, b * 3), [self.x, other], ["it is on meta, and the graph on cpu"], ["aten.mul.Tensor"])
 
     def test_quantized_and_narrow_tensors(self):
-        self.check(lambda a: torch.quantize_per_tensor(a, 0.1, 0, torch.quint8).dequantize() + 1, [self.x], ["elements of torch.quint8 are not supported"])
+        # Dynamo of PyTorch 2.11 has no fake tensors that are quantized, and hands over no graph.
+        reason = "quantized nyi in meta tensors" if torch.__version__.startswith("2.11.") else "elements of torch.quint8 are not supported"
+        self.check(lambda a: torch.quantize_per_tensor(a, 0.1, 0, torch.quint8).dequantize() + 1, [self.x], [reason])
         self.check(lambda a: a.to(torch.float8_e4m3fn).float() + 1, [self.x], ["elements of torch.float8_e4m3fn are not supported"])
 
     def test_custom_operators(self):

@@ -48,12 +48,28 @@ def as_operators() -> Iterator[None]:
                 one._dispatch_cache.clear()
         return before
 
+    asserting, key = aten.one_hot.default, DispatchKey.CompositeImplicitAutograd
+    is_missing = key not in asserting.py_kernels
     with sdpa_kernel(SDPBackend.MATH), _attention.composed():
         before = exchange(_WRONG_IN_PYTORCH)
+        if is_missing:
+            asserting.py_kernels[key] = _one_hot
+            asserting._dispatch_cache.clear()
         try:
             yield
         finally:
             exchange(before)
+            if is_missing:
+                asserting.py_kernels.pop(key, None)
+                asserting._dispatch_cache.clear()
+
+
+def _one_hot(x: torch.Tensor, num_classes: int = -1) -> torch.Tensor:
+    """For PyTorch 2.11, which asserts nothing when it traces this, so that a class that there is not became zeros."""
+    count = int(x.max()) + 1 if num_classes == -1 else num_classes
+    torch._assert_async((x >= 0).all(), "Class values must be non-negative.")
+    torch._assert_async((x < count).all(), "Class values must be smaller than num_classes.")
+    return (x.unsqueeze(-1) == torch.arange(count, dtype=x.dtype, device=x.device)).long()
 
 
 def _weight_norm_backward(gradient: torch.Tensor, v: torch.Tensor, g: torch.Tensor, norms: torch.Tensor, dim: int) -> tuple[torch.Tensor, torch.Tensor]:
