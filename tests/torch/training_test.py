@@ -205,6 +205,8 @@ class Training(unittest.TestCase):
         functions = {
             "dropout": lambda x: f.dropout(linear(f.dropout(x, 0.3)).sin(), 0.5),
             "of a result": lambda x: (x * 2).sin() * torch.bernoulli((x * 3).sigmoid().detach()) + torch.randn(x.shape) * x.cos(),
+            # Memory to draw like is made once, and the function that is not checkpointed has it, too.
+            "after another": lambda x: f.dropout(linear(f.dropout(x, 0.3)).sin(), 0.5),
             "two results": lambda x: f.rrelu((x * 2).sin(), 0.1, 0.9, training=True).sin()}
         for name, function in functions.items():
             for is_reentrant, dynamic in ((False, True), (True, False)):
@@ -212,6 +214,7 @@ class Training(unittest.TestCase):
                     self.setUp()
 
                     def loss_of(x):
+                        x = f.dropout((x * 2).sin(), 0.3) if name == "after another" else x
                         return checkpoint(function, x, use_reentrant=is_reentrant).square().sum() + torch.rand(()) * x.sum()
 
                     compiled = torch.compile(loss_of, backend=heddle.torch.backend, dynamic=dynamic)
@@ -229,6 +232,8 @@ class Training(unittest.TestCase):
                     drawn = [[one for one in graph.fallbacks if one.reason == "the backward pass draws its random numbers again"] for graph in heddle.torch.graphs()]
                     self.assertEqual([graph.kind for graph in heddle.torch.graphs()], ["forward", "backward"])
                     self.assertTrue(all(drawn), heddle.torch.graphs())
+                    if name in ("dropout", "after another"):
+                        self.assertEqual([len(graph.modules) for graph in heddle.torch.graphs()], [1, 1])
                     self.assertTrue(all(one.operator.startswith("aten.") for ones in drawn for one in ones), drawn)
 
     def test_mixed_precision(self):

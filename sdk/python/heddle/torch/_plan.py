@@ -150,9 +150,9 @@ def make_plan(graph: torch.fx.Graph, device: torch.device, refused: dict[str, st
     # Symbols of a piece have to be in the shapes of its inputs, as a dimension that is one symbol. What has no such input runs in PyTorch.
     level: dict[torch.fx.Node, int] = {}
     in_order = 0
-    # What is made of numbers only, for nodes in PyTorch, is made there.
-    in_module -= {node for node in in_module if node.target is not operator.getitem and not any(map(_text.is_tensor, node.all_input_nodes)) and node.users
-                  and not any(user in in_module or user is output or _is_update(user) for user in node.users)}
+    # What is made of numbers only, for nodes in PyTorch, is made there. The backward graph may need it, too.
+    in_module -= {node for node in in_module if node.target is not operator.getitem and not any(map(_text.is_tensor, node.all_input_nodes))
+                  and node.users.keys() - {output} and not any(user in in_module or _is_update(user) for user in node.users)}
     for node in calls:
         if node in numbers:
             continue
