@@ -159,4 +159,4 @@ def partition(joint_module: torch.fx.GraphModule, joint_inputs: Any, *, num_fwd_
     # is as AOTAutograd sees fit where a view reads memory by strides, which those of what is kept need not be.
     reads_memory = any("as_strided" in str(node.target) for node in graph.nodes)
     with contextlib.nullcontext() if reads_memory else torch._functorch.config.patch(recompute_views=True):
-        return _random.partition(joint_module, joint_inputs, num_fwd_outputs=num_fwd_outputs, **options)
+        return _random.cut(joint_module, joint_inputs, num_fwd_outputs=num_fwd_outputs, **options)

@@ -23,8 +23,8 @@ def operator_of(node: torch.fx.Node) -> Any:
     return node.args[0] if node.target is run_and_save_rng_state else node.args[1] if node.target is run_with_rng_state else None
 
 
-def partition(joint: torch.fx.GraphModule, inputs: Sequence[Any], **options: Any) -> _Graphs:
-    """PyTorch's partition of a joint graph into that of the forward and that of the backward pass."""
+def cut(joint: torch.fx.GraphModule, inputs: Sequence[Any], **options: Any) -> _Graphs:
+    """PyTorch's minimal cut of a joint graph into that of the forward and that of the backward pass."""
     config: Any = torch._functorch.config
     # On CUDA, PyTorch otherwise gives the draws generators with seeds of their own, so that they are not those of eager mode.
     settings = config.patch(graphsafe_rng_functionalization=False) if hasattr(config, "graphsafe_rng_functionalization") else contextlib.nullcontext()
