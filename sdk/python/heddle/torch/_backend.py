@@ -15,6 +15,7 @@ from torch._dynamo.backends.common import aot_autograd
 
 from .. import CompileError
 from . import _fused, _products, _random, _skipped, _text, _traces, _tracing
+from ._breaks_hints import for_fallback
 from ._calls import Interface, Module, dense
 from ._decompositions import DECOMPOSITIONS, as_operators
 from ._graph_cache import GraphCache, graph_cache, tell
@@ -23,7 +24,7 @@ from ._partition import partition
 from ._plan import Piece, Plan, Symbols, donations, make_plan
 from ._records import Graph
 from ._steps import Operator, Slot, Steps
-from .report import Executable, GraphNote, place_of_node
+from .report import Executable, GraphNote, current_graph, observed_backward, of_backward, place_of_node
 from .report import Fallback as Missing
 
 _LISTED = re.compile(r"'((?:aten|prims)\.[\w.]+)' at '([^']+)': ((?:[^;]|; (?!'(?:aten|prims)\.|and \d+ more))*)")
@@ -65,7 +66,8 @@ class Slots:
 class _Compiled:
     """A graph as a function of its arguments, in the order of its placeholders. They come in one list, which it empties."""
 
-    def __init__(self, module: torch.fx.GraphModule, kind: str) -> None:
+    def __init__(self, module: torch.fx.GraphModule, kind: str, of: int | None = None) -> None:
+        """`of` is the graph's number in a report, if one was open when Dynamo handed it over."""
         begin = time.monotonic()
         self._module = module
         graph = module.graph
@@ -105,11 +107,13 @@ class _Compiled:
         if kind == "forward":
             self._report_strides(made)
         traces = {node.name: node.stack_trace or "" for node in graph.nodes}
+        self.of = of_backward(of, "heddle", filter(None, traces.values())) if kind == "backward" else of
         self.note = GraphNote(
             [Executable(os.path.basename(path), len(step[1])) for path, step in zip(self.record.modules, (one for one in made if one[0] is not None))],
-            [Missing(one.operator, one.reason, place_of_node(traces.get(one.node, ""))) for one in plan.fallbacks])
+            [Missing(one.operator, one.reason, place_of_node(traces.get(one.node, "")), 1, for_fallback(one.operator, one.reason)) for one in plan.fallbacks],
+            backward=kind == "backward", ops=self.record.nodes)
         self.record.seconds = time.monotonic() - begin
-        tell(self.record, self.note)
+        tell(self.record, self.note, self.steps, self.of)
 
     def _device_of(self) -> torch.device:
         """That of all tensors; the GPU where some are on a single one and others in the host's memory; otherwise the CPU."""
@@ -138,6 +142,7 @@ class _Compiled:
         return steps
 
     def _made_piece(self, piece: Piece, donated: set[torch.fx.Node]) -> Module:
+        begin = time.monotonic()
         target = _text.TARGETS[self._device.type]
         writer = _text.Writer(piece.inputs, torch.__version__, piece.nodes)
         for node in piece.nodes:
@@ -167,6 +172,7 @@ class _Compiled:
             [one.device for one in results], updates, writer.symbols, self._slots.add() if writer.symbols else -1,
             [None if order is None else tuple(order) for order in orders],
             [i for i, node in enumerate(piece.inputs) if node in donated and node.meta["val"].device == self._device]))
+        self._spend({"texts": time.monotonic() - begin})
         try:
             path, is_new = module.open()
         except CompileError as error:
@@ -174,9 +180,15 @@ class _Compiled:
             found = {name: reason for name, reason in _refusals(error).items() if name in names}
             # It says nothing about single nodes: then all of them run in PyTorch.
             raise _Refused(error, found or {name: f"the compiler failed: {str(error).strip()[-300:]}" for name in names}) from error
+        finally:
+            self._spend(module.phases)
         self.record.modules.append(path)
         self.record.compiled += is_new
         return module
+
+    def _spend(self, phases: dict[str, float]) -> None:
+        for name, seconds in phases.items():
+            self.record.phases[name] = self.record.phases.get(name, 0.0) + seconds
 
     def _dropped(self, made: list[_Step]) -> list[list[int]]:
         """For each step, the slots that no later one needs. After the last step, all are dropped at once."""
@@ -274,11 +286,11 @@ def _take_strides(graph: torch.fx.Graph, example_inputs: Sequence[Any]) -> None:
             node.meta["val"] = example
 
 
-def _compiler(kind: str, cache: GraphCache | None) -> Callable[..., Any]:
+def _compiler(kind: str, cache: GraphCache | None, of: int | None) -> Callable[..., Any]:
     def compiled(module: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> _Compiled:
         if kind == "backward":
             _take_strides(module.graph, example_inputs)
-        return _Compiled(module, kind)
+        return _Compiled(module, kind, of)
 
     def compile_graph(module: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Any:
         found = compiled(module, example_inputs)
@@ -286,8 +298,9 @@ def _compiler(kind: str, cache: GraphCache | None) -> Callable[..., Any]:
         def call(arguments: list[Any]) -> list[Any]:
             return found(arguments)
 
-        setattr(call, "_boxed_call", True)  # for AOTAutograd: the arguments come in one list
-        return call
+        made = observed_backward(call, found.of) if kind == "backward" else call
+        setattr(made, "_boxed_call", True)  # for AOTAutograd: the arguments come in one list
+        return made
 
     return compile_graph if cache is None else cache.compiler(compiled)
 
@@ -321,9 +334,9 @@ def backend(module: torch.fx.GraphModule, example_inputs: Sequence[Any], **optio
         raise TypeError(f"heddle.torch: backend 'heddle' takes no options, got {given}; leave out mode= and options= of torch.compile, "
                         "which are settings of Inductor")
     install()
-    cache = graph_cache(module)
-    compile_graphs = aot_autograd(fw_compiler=_compiler("forward", cache), bw_compiler=_compiler("backward", cache),
-                                  inference_compiler=_compiler("inference", cache), decompositions=DECOMPOSITIONS,
+    cache, of = graph_cache(module), current_graph()  # the backward pass may be compiled when Dynamo has long been done
+    compile_graphs = aot_autograd(fw_compiler=_compiler("forward", cache, of), bw_compiler=_compiler("backward", cache, of),
+                                  inference_compiler=_compiler("inference", cache, of), decompositions=DECOMPOSITIONS,
                                   partition_fn=partition, keep_inference_input_mutations=True)
     with as_operators(), cache or contextlib.nullcontext():
         return compile_graphs(module, example_inputs)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ._breaks_pace import FIRST, Pace
-from ._breaks_reads import HostReads
+from ._breaks_reads import BACKWARD, HostReads
 from ._pytorch import pytorch
 
 _RING = 4096  # durations that are kept; a power of two
@@ -217,6 +217,7 @@ class Piece:
     starts_after   the break after which it starts, if it does
     ends_in        the break that ends it, if one does
     is_entry       whether no graph runs before it in its function
+    wrote          bytes of the results, of a backward pass
     left           adds to the number of calls until the next one that is observed, and returns it. All calls are those that were added but are not left,
                    which is exact with several threads as well: each of them changes these numbers only by adding, which the interpreter does not interrupt
     entered        observed calls in which reads were counted; `followed`: likewise after which
@@ -228,6 +229,7 @@ class Piece:
         self._arrives = None if starts_after is None else starts_after[1]
         self._ends: int | None = None if ends_in is None else state.number_of(ends_in[0])
         self._leaves = None if ends_in is None else ends_in[1]
+        self.wrote = Crossing()
         self.durations = Ring()
         self.pace = Pace(state.draw)
         self.left: Callable[[int], int] = lambda calls: 1
@@ -318,6 +320,9 @@ class Piece:
             seen.cost += final - end
             seen.pending[self._ends] = final, seen.cost, written
         else:
+            if seen.deep and self.graph >= BACKWARD:
+                self.wrote.measured += 1
+                self.wrote.bytes += sum([size for _, size in _written(args, results)])
             seen.cost += clock() - end
         return results
 

@@ -16,7 +16,7 @@ class Change:
 
     new, gone                      breaks of only one of them
     new_fallbacks, gone_fallbacks  likewise, with the number of nodes
-    calls, seconds                 of all graphs, older and newer
+    calls, seconds                 of all graphs, older and newer; likewise backward_calls and backward_seconds of backward passes, and launches of both
     """
 
     new: list[Break] = field(default_factory=list)
@@ -29,6 +29,9 @@ class Change:
     calls: tuple[int, int] = (0, 0)
     seconds: tuple[float, float] = (0.0, 0.0)
     backends: tuple[str, str] = ("", "")
+    backward_calls: tuple[int, int] = (0, 0)
+    backward_seconds: tuple[float, float] = (0.0, 0.0)
+    launches: tuple[int, int] = (0, 0)
 
     def __str__(self) -> str:
         def line(sign: str, one: Break) -> str:
@@ -36,12 +39,13 @@ class Change:
 
         lines = [f"breaks: {len(self.new)} new, {len(self.gone)} gone", *[line("+", one) for one in self.new], *[line("-", one) for one in self.gone]]
         lines.append(f"fallbacks: {sum(one.count for one in self.new_fallbacks)} new, {sum(one.count for one in self.gone_fallbacks)} gone")
-        lines += [f"{sign} {one.place}: {one.op}, {one.count} nodes" for sign, some in (("+", self.new_fallbacks), ("-", self.gone_fallbacks)) for one in some]
+        lines += [f"{sign} {one.place}: {one.op}, {one.count} nodes{' of a backward pass' if one.backward else ''}" for sign, some in (("+", self.new_fallbacks), ("-", self.gone_fallbacks)) for one in some]
         if self.backends[0] != self.backends[1]:
             lines.append(f"backends: {self.backends[0]} -> {self.backends[1]}")
-        for name, (old, new) in (("graphs", self.graphs), ("recompilations", self.recompilations), ("calls of graphs", self.calls)):
+        for name, (old, new) in (("graphs", self.graphs), ("recompilations", self.recompilations), ("calls of graphs", self.calls),
+                                ("calls of backward passes", self.backward_calls), ("launches of kernels, where known", self.launches)):
             lines.append(f"{name}: {old} -> {new}")
-        for name, (before, after) in (("seconds of compiling", self.compile_seconds), ("seconds in graphs", self.seconds)):
+        for name, (before, after) in (("seconds of compiling", self.compile_seconds), ("seconds in graphs", self.seconds), ("seconds in backward passes", self.backward_seconds)):
             lines.append(f"{name}: {before:.3f} -> {after:.3f}")
         return "\n".join(lines)
 
@@ -51,7 +55,7 @@ def _key(one: Break) -> tuple[str, ...]:
 
 
 def _fallback_key(one: Fallback) -> tuple[str, ...]:
-    return one.op, os.path.basename(one.place.file), one.place.function, one.place.text
+    return one.op, os.path.basename(one.place.file), one.place.function, one.place.text, "backward" if one.backward else ""
 
 
 def _only(some: Report, other: Report) -> list[Break]:
@@ -79,7 +83,7 @@ def _more_fallbacks(some: Report, other: Report) -> list[Fallback]:
         for one in graph.fallbacks:
             count = more.pop(_fallback_key(one), 0)
             if count > 0:
-                made.append(Fallback(one.op, one.reason, one.place, count, one.instead))
+                made.append(Fallback(one.op, one.reason, one.place, count, one.instead, one.backward))
     return made
 
 
@@ -91,4 +95,5 @@ def compare(old: Report, new: Report) -> Change:
     return Change(_only(new, old), _only(old, new), _more_fallbacks(new, old), _more_fallbacks(old, new), (len(old.graphs), len(new.graphs)),
                   (len(old.recompilations), len(new.recompilations)), (sum(old.phases.values()), sum(new.phases.values())),
                   (sum(graph.calls for graph in old.graphs), sum(graph.calls for graph in new.graphs)),
-                  (sum(graph.seconds for graph in old.graphs), sum(graph.seconds for graph in new.graphs)), (backends(old), backends(new)))
+                  (sum(graph.seconds for graph in old.graphs), sum(graph.seconds for graph in new.graphs)), (backends(old), backends(new)),
+                  (old.backward_calls, new.backward_calls), (old.backward_seconds, new.backward_seconds), (old.launches, new.launches))

@@ -14,6 +14,7 @@ from typing import Any
 
 from . import _breaks_hints, _breaks_inductor, _breaks_messages, _breaks_openxla, _breaks_places
 from ._breaks_calls import Crossing, Key, Piece, State
+from ._breaks_reads import BACKWARD
 from ._breaks_records import Break, Graph, Place, Recompilation
 from ._pytorch import pytorch
 
@@ -90,6 +91,7 @@ class Observer:
         self.break_keys: list[list[Key]] = []  # a line can be reached in several functions
         self.graphs: list[Graph] = []
         self.pieces: list[Piece] = []
+        self.backwards: dict[int, Piece] = {}  # by number of the graph
         self.recompilations: list[Recompilation] = []
         self.phases: dict[str, float] = {}
         self.building: Graph | None = None
@@ -124,7 +126,7 @@ class Observer:
             raise
 
     def remove(self) -> None:
-        for piece in self.pieces:
+        for piece in (*self.pieces, *self.backwards.values()):
             piece.close()
         self._patches.remove()
         self.host.remove()
@@ -260,9 +262,26 @@ class Observer:
 
         return call_user_compiler
 
+    def adopt(self, backend: str, place: Place) -> Graph:
+        """A graph that was compiled before, whose backward pass is compiled now."""
+        graph = Graph(len(self.graphs), backend, place, notes=["it was compiled before the report was opened: only what becomes of its backward pass is known"])
+        self.graphs.append(graph)
+        self.pieces.append(Piece(self.state, graph.id, None, None, True))
+        return graph
+
+    def backward_of(self, graph: Graph) -> Piece:
+        """For the calls of a graph's backward pass."""
+        if graph.id in self.backwards:  # it is compiled again
+            self.backwards[graph.id].close()
+        made = self.backwards[graph.id] = Piece(self.state, BACKWARD + graph.id, None, None, True)
+        return made
+
+    def piece_of(self, number: int) -> Piece:
+        return self.backwards[number - BACKWARD] if number >= BACKWARD else self.pieces[number]
+
     def _running(self) -> Graph | None:
         number = self.state.local.thread.graph
-        return None if number is None else self.graphs[number]
+        return None if number is None else self.graphs[number - BACKWARD if number >= BACKWARD else number]
 
     def _graph_of(self, output: Any, gm: Any) -> Graph:
         root = output.root_tx
@@ -347,7 +366,7 @@ class Observer:
                   "autograd" if inductor else "backend": max(0.0, spent["backend"] - spent["inductor"]),
                   "backend" if inductor else "": max(0.0, spent["inductor"] - spent["code"]),
                   "code generation": spent["code"],
-                  "backward": spent["backward"] if not graphs else 0.0}
+                  "backward": spent["backward"]}
         for name, seconds in phases.items():
             if name and seconds > 0:
                 self.phases[name] = self.phases.get(name, 0.0) + seconds

@@ -82,21 +82,21 @@ def page_of(report: Report) -> str:
     parts = [f"<h1>{escape(title)}</h1><p class=soft>{escape(_breaks_text.head_of(report))}<br>{escape(_breaks_text.observed_text(report))}</p>",
              '<div class="cards">' + "".join(f"<div><b>{count}</b>{escape(name)}</div>" for name, count in cards) + "</div>"]
     parts.append("<h2>Breaks (stage 1: tracing Python)</h2>" + ("".join(_break(one) for one in report.breaks) or "<p>None.</p>"))
-    rows = [[", ".join(map(str, graphs)), _place(one.place), f"<code>{escape(one.place.text)}</code>", f"<code>{escape(one.op)}</code>", str(one.count), escape(one.reason), escape(one.instead)]
+    rows = [[", ".join(map(str, graphs)) + (" (backward)" if one.backward else ""), _place(one.place), f"<code>{escape(one.place.text)}</code>", f"<code>{escape(one.op)}</code>", str(one.count), escape(one.reason), escape(one.instead)]
             for graphs, one in _breaks_text.fallbacks_of(report)]
     parts.append("<h2>Fallbacks (stage 2: compiling graphs)</h2>"
                  + (_table(["graphs", "place", "line", "operator", "nodes", "why", "instead"], rows, [4]) if rows else "<p>None.</p>"))
     if report.graphs:
         rows = [[escape(cell) for cell in row] for row in _breaks_text.graph_rows(report)]
         notes = "".join(f"<li>graph {graph.id}: {escape(note)}</li>" for graph in report.graphs for note in graph.notes)
-        parts.append("<h2>Graphs</h2>" + _table(_breaks_text.GRAPH_COLUMNS, rows, [0, *range(4, 13)]) + (f"<ul>{notes}</ul>" if notes else ""))
+        parts.append("<h2>Graphs</h2>" + _table(_breaks_text.GRAPH_COLUMNS, rows, [0, *range(4, 14)]) + (f"<ul>{notes}</ul>" if notes else ""))
     if report.recompilations:
         rows = [[escape(one.compile_id), _place(one.place), escape(one.place.function), _lines(_breaks_text.shown_guards(one.guards)), escape(one.instead)] for one in report.recompilations]
         parts.append("<h2>Recompilations</h2>" + _table(["compilation", "place", "function", "guards that failed", "instead"], rows))
     if report.phases:
         parts.append("<h2>Compiling</h2>" + _bar(report.phases))
     if report.host_reads:
-        rows = [[_place(one.place), f"<code>{escape(one.place.text)}</code>", str(one.count), time_text(one.seconds), "outside" if one.graph is None else f"in graph {one.graph}"]
+        rows = [[_place(one.place), f"<code>{escape(one.place.text)}</code>", str(one.count), time_text(one.seconds), _breaks_text.read_where(one)]
                 for one in report.host_reads]
         parts.append("<h2>Values that the host read of tensors</h2>" + _table(["place", "line", "times", "waited", "graph"], rows, [2, 3]))
     if report.notes:

@@ -13,7 +13,7 @@ import sys
 import threading
 import warnings
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _ALLOWANCE = 10_000_000  # nanoseconds that counting may take before there is a time of which it could take a share
 _CHECK = 256  # reads after which it is seen whether counting them takes too long
+BACKWARD = 1 << 24  # more than there are graphs: the number of a graph's backward pass is this and that of the graph
 _PASSED = 5_000  # nanoseconds that a read takes longer which is not counted while others are
 
 
@@ -40,6 +41,11 @@ def _others_wait() -> bool:
         return True
     mine = threading.get_ident()
     return all(number == mine or frame.f_code.co_filename in _WAITING for number, frame in sys._current_frames().items())
+
+
+def _graph_of(number: int | None) -> tuple[int | None, int, bool]:
+    """(graph, observed reads, whether in the backward pass) of a new record."""
+    return (number, 0, False) if number is None or number < BACKWARD else (number - BACKWARD, 0, True)
 
 
 class HostReads:
@@ -193,17 +199,17 @@ class HostReads:
         pytorch("_dynamo.eval_frame").skip_code(read.__code__)
         return read
 
-    def reads(self, pieces: Sequence[Piece]) -> list[HostRead]:
+    def reads(self, piece_of: Callable[[int], Piece]) -> list[HostRead]:
         """All reads: those in observed calls, and after them, stand for those in and after all calls of the graph."""
-        made: dict[tuple[str, int, int | None], HostRead] = {}
+        made: dict[tuple[str, int, int | None], HostRead] = {}  # by file, line and number of the graph or backward pass
         exact: dict[tuple[str, int, int | None], float] = {}
         counted = [(code, at, one) for code, places in list(self.found.values()) for at, one in list(places.items())]
         for code, (offset, when), (count, spent) in counted:
             graph = when // 2 if when >= 0 and when % 2 == 0 else None
             line = next(itertools.islice(code.co_positions(), offset // 2, None), (None,))[0] or code.co_firstlineno
             key = (code.co_filename, line, graph)
-            one = made.setdefault(key, HostRead(_breaks_places.place_of(code.co_filename, line, code.co_name), 0, 0.0, graph))
-            times = pieces[when // 2].times(when % 2 == 0) if when >= 0 else 1.0
+            one = made.setdefault(key, HostRead(_breaks_places.place_of(code.co_filename, line, code.co_name), 0, 0.0, *_graph_of(graph)))
+            times = piece_of(when // 2).times(when % 2 == 0) if when >= 0 else 1.0
             exact[key] = exact.get(key, 0.0) + count * times
             one.observed += count
             one.seconds += spent * times / 1e9

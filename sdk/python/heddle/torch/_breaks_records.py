@@ -49,6 +49,8 @@ class Cost:
     ops_before           operators of the graph before the break; of a skipped frame, those that were traced and then ran eagerly
     ops_after            operators of the graphs after the break, with which those before it cannot be fused
     kernels_before       kernels that the backend made of the graph before, where it says so; likewise kernels_after
+    extra_launches       launches of kernels by the graphs after the break, and by their backward passes: the most that there are for want of fusing
+    extra_backward_calls calls of the backward passes of the graphs after the break
     """
 
     crossings: int = 0
@@ -65,6 +67,8 @@ class Cost:
     ops_after: int = 0
     kernels_before: int | None = None
     kernels_after: int | None = None
+    extra_launches: int | None = None
+    extra_backward_calls: int = 0
 
 
 @dataclass
@@ -109,12 +113,16 @@ class Break:
 class Executable:
     """A piece of a graph that the backend compiled: a kernel, a module, or a partition.
 
-    name   the backend's name of it
-    ops    the operators in it, 0 if the backend does not say
+    name      the backend's name of it
+    ops       the operators in it, 0 if the backend does not say
+    kernels   the kernels that a call of it launches; None if the backend does not say
+    backward  whether it is of the graph's backward pass
     """
 
     name: str
     ops: int = 0
+    kernels: int | None = None
+    backward: bool = False
 
 
 @dataclass
@@ -126,6 +134,7 @@ class Fallback:
     place     the line of source that it comes from
     count     how many nodes of the graph
     instead   what to write instead, empty if the report knows nothing
+    backward  whether it is in the graph's backward pass; its place is then the line whose gradient is computed
     """
 
     op: str
@@ -133,6 +142,7 @@ class Fallback:
     place: Place = field(default_factory=Place)
     count: int = 1
     instead: str = ""
+    backward: bool = False
 
 
 @dataclass
@@ -141,6 +151,7 @@ class HostRead:
 
     graph     the number of the graph in which it is; None: outside of graphs
     observed  the reads that were seen. `count` and `seconds` are scaled up from these, by the calls of the graph in which, or after which, they were
+    backward  whether it is in the backward pass of the graph
     """
 
     place: Place
@@ -148,6 +159,33 @@ class HostRead:
     seconds: float = 0.0
     graph: int | None = None
     observed: int = 0
+    backward: bool = False
+
+
+@dataclass
+class Backward:
+    """The backward pass of a graph, of which its backend has told the report (`note_graph` with backward=True).
+
+    ops           operators in it
+    phases        seconds of compiling by phase; PyTorch's own, if it is compiled apart from the graph, is "backward"
+    calls         how often it was called, observed, p50_us, p99_us, seconds: as those of a graph; 0 if its backend does not have them counted
+    kernels       kernels that the backend generated for it, if it says so
+    launches      of kernels in all calls: `calls` times `kernels` and `library_calls`
+    bytes_written the bytes of its results, in all calls, scaled up from `measured` calls
+    """
+
+    ops: int = 0
+    phases: dict[str, float] = field(default_factory=dict)
+    calls: int = 0
+    observed: int = 0
+    p50_us: float | None = None
+    p99_us: float | None = None
+    seconds: float = 0.0
+    kernels: int | None = None
+    library_calls: int | None = None
+    launches: int | None = None
+    bytes_written: int = 0
+    measured: int = 0
 
 
 @dataclass
@@ -165,9 +203,12 @@ class Graph:
     observed       the calls of which the time was taken
     p50_us         the median time of an observed call on the host, in microseconds, of the last 4096 of them; likewise p99_us
     seconds        the time of all calls, scaled up from those that were observed. The backward pass is not in it
-    kernels        kernels that the backend generated for forward, if it says so
+    kernels        kernels that a call launches, if the backend says so: with Inductor, those that it generated for forward; with Heddle, its dispatches
     library_calls  calls of matrix products and convolutions of a library, if the backend says so
+    launches       of kernels in all calls: `calls` times `kernels` and `library_calls`. Operators that fell back are not in it
+    executables    also those of the backward pass, as fallbacks
     notes          what else the backend says, such as why CUDA graphs are not used
+    backward       the backward pass, if the backend tells of it
     """
 
     id: int
@@ -191,6 +232,8 @@ class Graph:
     executables: list[Executable] = field(default_factory=list)
     fallbacks: list[Fallback] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    launches: int | None = None
+    backward: Backward | None = None
 
 
 @dataclass
@@ -243,6 +286,21 @@ class Report:
         return sum(graph.calls for graph in self.graphs)
 
     @property
+    def backward_calls(self) -> int:
+        """Of the backward passes of all graphs."""
+        return sum(graph.backward.calls for graph in self.graphs if graph.backward is not None)
+
+    @property
+    def backward_seconds(self) -> float:
+        """In the calls of backward passes."""
+        return sum(graph.backward.seconds for graph in self.graphs if graph.backward is not None)
+
+    @property
+    def launches(self) -> int:
+        """Of kernels, by the graphs and backward passes of which they are known."""
+        return sum(one.launches or 0 for graph in self.graphs for one in (graph, graph.backward) if one is not None)
+
+    @property
     def observed(self) -> int:
         """The calls of graphs that were observed: times are of these, and sums are scaled up from them."""
         return sum(graph.observed for graph in self.graphs)
@@ -251,7 +309,8 @@ class Report:
         """For JSON."""
         made = dataclasses.asdict(self)
         made["totals"] = {"breaks": len(self.breaks), "graphs": len(self.graphs), "fallbacks": self.fallbacks,
-                          "recompilations": len(self.recompilations), "graph_calls": self.calls, "observed_calls": self.observed}
+                          "recompilations": len(self.recompilations), "graph_calls": self.calls, "observed_calls": self.observed,
+                          "backward_calls": self.backward_calls}
         return made
 
     @classmethod
@@ -299,4 +358,4 @@ def _read(kind: Any, value: Any) -> Any:
     return value
 
 
-__all__ = ["Break", "Cost", "Executable", "Fallback", "Graph", "HostRead", "InvalidArgumentError", "Place", "Recompilation", "Report", "VERSION"]
+__all__ = ["Backward", "Break", "Cost", "Executable", "Fallback", "Graph", "HostRead", "InvalidArgumentError", "Place", "Recompilation", "Report", "VERSION"]

@@ -6,7 +6,7 @@ import dataclasses
 import json
 import textwrap
 
-from ._breaks_records import Break, Cost, Fallback, Graph, Report
+from ._breaks_records import Backward, Break, Cost, Fallback, Graph, HostRead, Report
 
 _OUTCOMES = {"split": "the function is two graphs", "rest skipped": "the rest of the function runs eagerly",
              "skipped": "the whole function runs eagerly", "error": "the program got an error"}
@@ -30,6 +30,9 @@ def count_text(count: int, one: str, several: str = "") -> str:
 def cost_lines(cost: Cost, outcome: str) -> list[str]:
     """What a break costs, a fact in each line."""
     lines = []
+    if cost.extra_launches:
+        passes = f", {count_text(cost.extra_backward_calls, 'call')} of backward passes among them" if cost.extra_backward_calls else ""
+        lines.append(f"at most {count_text(cost.extra_launches, 'extra launch', 'extra launches')} of kernels: those of the graphs after it{passes}")
     if cost.crossings:
         times = f", {time_text(cost.between_p50_us / 1e6)} of host time between the pieces (median)" if cost.between_p50_us is not None else ""
         lines.append(f"{count_text(cost.crossings, 'crossing')}, {count_text(cost.extra_graph_calls, 'extra call')} of graphs{times}")
@@ -71,7 +74,7 @@ def fallbacks_of(report: Report) -> list[tuple[list[int], Fallback]]:
     found: dict[tuple[str, ...], tuple[list[int], Fallback]] = {}
     for graph in report.graphs:
         for one in graph.fallbacks:
-            graphs, made = found.setdefault((one.op, str(one.place), one.reason), ([], dataclasses.replace(one, count=0)))
+            graphs, made = found.setdefault((one.op, str(one.place), one.reason, "backward" if one.backward else ""), ([], dataclasses.replace(one, count=0)))
             if graph.id not in graphs:
                 graphs.append(graph.id)
             made.count += one.count
@@ -79,7 +82,7 @@ def fallbacks_of(report: Report) -> list[tuple[list[int], Fallback]]:
 
 
 def _fallback_lines(graphs: list[int], one: Fallback) -> list[str]:
-    where = f"graph{'s' if len(graphs) > 1 else ''} {', '.join(map(str, graphs))}"
+    where = f"{'the backward pass of ' if one.backward else ''}graph{'s' if len(graphs) > 1 else ''} {', '.join(map(str, graphs))}"
     return [f"{one.place}  {one.op}, {count_text(one.count, 'node')} in {where}", *_entry("line", one.place.text), *_entry("why", one.reason),
             *_entry("instead", one.instead)]
 
@@ -89,20 +92,33 @@ def shown_guards(guards: list[str]) -> list[str]:
     return guards if len(guards) <= 4 else [*guards[:3], f"and {len(guards) - 3} more"]
 
 
+def _counted(of: Graph | Backward) -> list[str]:
+    return [f"{sum(of.phases.values()):.2f}", str(of.calls), "-" if of.launches is None else str(of.launches), str(of.observed),
+            "-" if of.p50_us is None else f"{of.p50_us:.1f}", "-" if of.p99_us is None else f"{of.p99_us:.1f}"]
+
+
+def _made(graph: Graph, backward: bool) -> list[str]:
+    executables = sum(one.backward is backward for one in graph.executables)
+    return [str(executables) if executables else "-", str(sum(one.count for one in graph.fallbacks if one.backward is backward))]
+
+
+def _backward_row(graph: Graph, of: Backward) -> list[str]:
+    wrote = f"wrote {bytes_text(of.bytes_written)}" if of.bytes_written else ""
+    return [str(graph.id), graph.backend, "its backward pass", wrote, str(of.ops), "-" if of.kernels is None else str(of.kernels), *_made(graph, True), *_counted(of)]
+
+
 def _graph_row(graph: Graph) -> list[str]:
-    compile_seconds = sum(graph.phases.values())
     span = ("start" if graph.starts_after is None else f"break {graph.starts_after}") + " to " + ("end" if graph.ends_in is None else f"break {graph.ends_in}")
     return [str(graph.id), graph.backend, f"{graph.place.function}:{graph.place.line}", span, str(graph.ops),
-            "-" if graph.kernels is None else str(graph.kernels), "-" if not graph.executables else str(len(graph.executables)), str(sum(one.count for one in graph.fallbacks)), f"{compile_seconds:.2f}",
-            str(graph.calls), str(graph.observed), "-" if graph.p50_us is None else f"{graph.p50_us:.1f}", "-" if graph.p99_us is None else f"{graph.p99_us:.1f}"]
+            "-" if graph.kernels is None else str(graph.kernels), *_made(graph, False), *_counted(graph)]
 
 
-GRAPH_COLUMNS = ["graph", "backend", "function", "from", "ops", "kernels", "executables", "fallbacks", "compile s", "calls", "observed", "p50 us", "p99 us"]
+GRAPH_COLUMNS = ["graph", "backend", "function", "from", "ops", "kernels", "executables", "fallbacks", "compile s", "calls", "launches", "observed", "p50 us", "p99 us"]
 
 
 def graph_rows(report: Report) -> list[list[str]]:
-    """A row for each graph, in the order of GRAPH_COLUMNS."""
-    return [_graph_row(graph) for graph in report.graphs]
+    """A row for each graph, and one for its backward pass if that is known, in the order of GRAPH_COLUMNS."""
+    return [row for graph in report.graphs for row in (_graph_row(graph), *([_backward_row(graph, graph.backward)] if graph.backward is not None else []))]
 
 
 def _table(columns: list[str], rows: list[list[str]]) -> list[str]:
@@ -125,6 +141,11 @@ def observed_text(report: Report) -> str:
         return f"observed: all {count_text(report.calls, 'call')} of graphs" if report.calls > 1 else "observed: the one call of a graph"
     return (f"observed: {report.observed:,} of {report.calls:,} calls of graphs. Numbers of calls are exact; times per call are those of the observed calls; "
             "sums of times, bytes and values read are scaled up from these")
+
+
+def read_where(read: HostRead) -> str:
+    """In which graph, or none."""
+    return "outside of graphs" if read.graph is None else f"in {'the backward pass of ' if read.backward else ''}graph {read.graph}"
 
 
 def json_of(report: Report) -> str:
@@ -155,12 +176,11 @@ def text_of(report: Report) -> str:
                 lines += _entry("guard" if i == 0 else "", guard)
             lines += _entry("instead", again.instead)
     if report.phases:
-        lines += ["", "Compiling: " + ", ".join(f"{name} {seconds:.2f} s" for name, seconds in report.phases.items())]
+        lines += ["", *textwrap.wrap("Compiling: " + ", ".join(f"{name} {seconds:.2f} s" for name, seconds in report.phases.items()), 150)]
     if report.host_reads:
         lines += ["", "Values that the host read of tensors"]
         for read in report.host_reads[:20]:
-            where = "outside of graphs" if read.graph is None else f"in graph {read.graph}"
-            lines.append(f"   {read.place}  {count_text(read.count, 'time')}, {time_text(read.seconds)}, {where}  {read.place.text}".rstrip())
+            lines.append(f"   {read.place}  {count_text(read.count, 'time')}, {time_text(read.seconds)}, {read_where(read)}  {read.place.text}".rstrip())
         if len(report.host_reads) > 20:
             lines.append(f"   and {len(report.host_reads) - 20} more places")
     if report.notes:

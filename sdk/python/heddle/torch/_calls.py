@@ -8,6 +8,7 @@ without these functions goes the way of any array.
 from __future__ import annotations
 
 import dataclasses
+import time
 import warnings
 import zlib
 from typing import Any, Callable, Sequence
@@ -84,6 +85,7 @@ class Module:
 
     def __init__(self, interface: Interface) -> None:
         self.interface = interface
+        self.phases: dict[str, float] = {}  # seconds that opening it took
 
     def __getstate__(self) -> Interface:
         return self.interface
@@ -98,7 +100,12 @@ class Module:
     def open(self) -> tuple[str, bool]:
         """What Interface.compiled returns, which is called first."""
         made = self.interface
-        self._module, path, is_new = _compiled_texts.opened(made.compiled, str(made.device))  # the function does not keep it
+        self.phases.clear()
+        begin = time.monotonic()
+        try:
+            self._module, path, is_new = _compiled_texts.opened(self._timed, str(made.device))  # the function does not keep it
+        finally:
+            self.phases["loading"] = time.monotonic() - begin - sum(self.phases.values())
         self._function = self._module.function("main")
         self._device, self._symbols, self._outputs, self._updates, self._carrier = made.device, made.symbols, made.outputs, made.updates, made.carrier
         self._inputs, self._orders = list(made.inputs), list(made.orders)
@@ -114,6 +121,24 @@ class Module:
             self._orders.append(None)
         self._direct = self._prepared()
         return path, is_new
+
+    def _timed(self) -> tuple[str, bool]:
+        """Interface.compiled, with the time that the compiler took, or finding the module on disk."""
+        begin, is_new = time.monotonic(), True
+        try:
+            path, is_new = self.interface.compiled()
+        finally:
+            name = "compiler" if is_new else "modules on disk"
+            self.phases[name] = self.phases.get(name, 0.0) + time.monotonic() - begin
+        return path, is_new
+
+    def dispatches(self) -> int | None:
+        """How many kernels a call of the module launches; None if the module does not say."""
+        found = [one for one in self._module.report()["functions"] if one["name"] == "main"]
+        programs = [one for one in found[0]["programs"] if self._device.type in one["families"]] if found else []
+        if not programs or "commands" not in programs[0]:
+            return None
+        return sum(one["command"] == "dispatch" for one in programs[0]["commands"])
 
     def _prepared(self) -> _core._ExchangeCall | None:
         exchange = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)

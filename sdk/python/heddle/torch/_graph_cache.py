@@ -25,7 +25,7 @@ from ._calls import Module
 from ._records import Graph, logger, note
 from ._steps import Operator, Steps
 from ._tracing import without_inductor
-from .report import GraphNote, note_graph
+from .report import GraphNote, current_graph, is_open, note_graph, observed_backward
 
 try:  # none of this is public; without it, graphs are made anew in each process
     from torch._functorch._aot_autograd.aot_autograd_result import BundledOutputCodeLoadable  # noqa: F401 - takes what is not Inductor's since 2.10
@@ -42,10 +42,17 @@ except (ImportError, AttributeError):
 _MOST_BYTES = 1 << 20  # of tensors that are in the graph itself
 
 
-def tell(record: Graph, made: GraphNote) -> None:
-    """Puts it in the list of graphs, in the report that is open, and in the log."""
+def tell(record: Graph, made: GraphNote, steps: Steps, of: int | None) -> None:
+    """Puts it in the list of graphs, in the report that is open, and in the log. `of` is the graph's number in the report."""
     note(record)
-    note_graph(dataclasses.replace(made, phases={f"heddle, {record.kind}": record.seconds}))
+    if is_open():
+        phases = {**record.phases, "planning": max(0.0, record.seconds - sum(record.phases.values()))}
+        counts = [step.dispatches() for step in steps.steps if isinstance(step, Module)]
+        known = [count for count in counts if count is not None]
+        note_graph(dataclasses.replace(
+            made, phases={f"heddle {record.kind}: {name}": seconds for name, seconds in phases.items()},
+            executables=[dataclasses.replace(one, kernels=count) for one, count in zip(made.executables, counts)],
+            kernels=sum(known) if len(known) == len(counts) else None), of)
     logger.info("%s graph: %d nodes, %d modules, %d in PyTorch, %.2f s", record.kind, record.nodes, len(record.modules), len(record.fallbacks), record.seconds)
 
 
@@ -72,8 +79,23 @@ class CompiledGraph(OutputCode):  # type: ignore[misc]
 
     _boxed_call: bool = True  # the arguments come in one list. In __dict__, which wrappers copy
 
+    def __post_init__(self) -> None:
+        self._run: Callable[[Any], Any] = self.steps
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_run"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._run = self.steps
+
     def __call__(self, inputs: Any) -> Any:
-        return self.steps(inputs)
+        return self._run(inputs)
+
+    def observe(self, of: int | None) -> None:
+        """Has the calls of a backward pass counted, if a report is open; those of other graphs are counted where Dynamo calls them."""
+        if self.record.kind == "backward":
+            self._run = observed_backward(self.steps, of)
 
     def prepare_for_serialization(self) -> None:
         """Called for a copy that is then pickled."""
@@ -91,10 +113,14 @@ class CompiledGraph(OutputCode):  # type: ignore[misc]
         if self.identity != identity():
             raise RuntimeError("heddle.torch: the graph was made by another version of Heddle")
         begin = time.monotonic()
-        opened = [step.open() for step in self.steps.steps if isinstance(step, Module)]
+        modules = [step for step in self.steps.steps if isinstance(step, Module)]
+        opened = [one.open() for one in modules]
+        phases = {name: sum(one.phases.get(name, 0.0) for one in modules) for one in modules for name in one.phases}
         self.record = dataclasses.replace(self.record, modules=[path for path, _ in opened], compiled=sum(is_new for _, is_new in opened),
-                                          seconds=time.monotonic() - begin)
-        tell(self.record, self.made)
+                                          seconds=time.monotonic() - begin, phases=phases)
+        of = current_graph()
+        tell(self.record, self.made, self.steps, of)
+        self.observe(of)
 
     def set_triton_bundle(self, triton_bundle: Any) -> None:
         pass
@@ -142,7 +168,9 @@ class GraphCache:
         def compile_graph(module: torch.fx.GraphModule, example_inputs: Any) -> CompiledGraph:
             made = function(module, example_inputs)
             _bundle_until_end()
-            return CompiledGraph(made.steps, made.record, made.note, identity())
+            compiled = CompiledGraph(made.steps, made.record, made.note, identity())
+            compiled.observe(made.of)
+            return compiled
 
         return SerializableAOTDispatchCompiler(CompiledGraph, compile_graph)
 

@@ -28,6 +28,7 @@ class Graph:
     fallbacks: list[Fallback] = dataclasses.field(default_factory=list)
     compiled: int = 0  # modules that were not in the cache
     seconds: float = 0.0  # for all of it, compiling included
+    phases: dict[str, float] = dataclasses.field(default_factory=dict)  # parts of these seconds; the rest is choosing what runs where
 
 
 _graphs: list[Graph] = []

@@ -18,20 +18,22 @@ import os
 import pathlib
 import platform
 import time
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+import weakref
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .._errors import make
-from ._breaks_records import (Break, Cost, Executable, Fallback, Graph, HostRead, Place, Recompilation, Report)
+from ._breaks_records import (Backward, Break, Cost, Executable, Fallback, Graph, HostRead, Place, Recompilation, Report)
 from ._pytorch import pytorch
 
 if TYPE_CHECKING:
+    from ._breaks_calls import Piece
     from ._breaks_observer import Observer
 
-__all__ = ["Break", "Cost", "Executable", "Fallback", "Graph", "GraphNote", "HostRead", "Place", "Recompilation", "Report", "Session", "current_graph",
-           "note_graph", "report"]
+__all__ = ["Backward", "Break", "Cost", "Executable", "Fallback", "Graph", "GraphNote", "HostRead", "Place", "Recompilation", "Report", "Session",
+           "current_graph", "note_graph", "observed_backward", "report"]
 
 
 @dataclass
@@ -43,6 +45,8 @@ class GraphNote:
     kernels        how many kernels were generated; None: unknown. Likewise library_calls
     phases         seconds by phase of the backend's work, such as {"import": 0.1, "compile": 2.0}; they are taken off the phase "backend"
     notes          what else a user should know, one sentence each
+    backward       whether all of it is of the graph's backward pass
+    ops            operators of the backward pass; those of a graph of Dynamo are counted
     """
 
     executables: list[Executable] = field(default_factory=list)
@@ -51,6 +55,14 @@ class GraphNote:
     library_calls: int | None = None
     phases: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    backward: bool = False
+    ops: int = 0
+
+
+class _Number(int):
+    """The number of a graph in one report; it means nothing in another one."""
+
+    of: Callable[[], Session | None]
 
 
 _open: Session | None = None
@@ -66,7 +78,21 @@ def current_graph() -> int | None:
     session = _open
     if session is None or session._observer is None or session._observer.building is None:
         return None
-    return session._observer.building.id
+    number = _Number(session._observer.building.id)
+    number.of = weakref.ref(session)
+    return number
+
+
+def _graph_of(session: Session, number: int | None) -> Graph | None:
+    """The graph of this number, if it is one of this report; None: the graph that is being compiled."""
+    seen = session._observer
+    if seen is None:
+        return None
+    if number is None:
+        return seen.building
+    if not 0 <= number < len(seen.graphs) or (isinstance(number, _Number) and number.of() is not session):
+        return None
+    return seen.graphs[number]
 
 
 def note_graph(note: GraphNote, graph: int | None = None) -> bool:
@@ -79,20 +105,49 @@ def note_graph(note: GraphNote, graph: int | None = None) -> bool:
     session = _open
     if session is None or session._observer is None:
         return False
-    number = current_graph() if graph is None else graph
-    if number is None or not 0 <= number < len(session._observer.graphs):
+    found = _graph_of(session, graph)
+    if found is None:
         return False
-    found = session._observer.graphs[number]
-    found.executables += note.executables
-    found.fallbacks += note.fallbacks
+    if note.backward and found.backward is None:
+        found.backward = Backward()
+    passed = found.backward if note.backward and found.backward is not None else found
+    passed.ops += note.ops if note.backward else 0
+    found.executables += [replace(one, backward=True) for one in note.executables] if note.backward else note.executables
+    found.fallbacks += [replace(one, backward=True) for one in note.fallbacks] if note.backward else note.fallbacks
     found.notes += note.notes
     for name in ("kernels", "library_calls"):
         more = getattr(note, name)
         if more is not None:
-            setattr(found, name, (getattr(found, name) or 0) + more)
-    for phase, seconds in note.phases.items():
-        session._noted_phases.append((found, phase, seconds))
+            setattr(passed, name, (getattr(passed, name) or 0) + more)
+    inside = "backend" if session._observer.building is found else "backward"
+    session._noted_phases += [(found, note.backward, inside, phase, seconds) for phase, seconds in note.phases.items()]
     return True
+
+
+def of_backward(graph: int | None, backend: str, traces: Iterable[str]) -> int | None:
+    """The number of the graph whose backward pass is being compiled: `graph`, or a new one if that is not in the report that is open, since Dynamo has
+    traced it before. `traces` are stack traces of its nodes. None: no report is open."""
+    session = _open
+    if session is None or session._observer is None:
+        return None
+    found = _graph_of(session, graph)
+    if found is None:
+        found = session._observer.adopt(backend, next((place for place in map(place_of_node, traces) if place.file), Place()))
+    return found.id
+
+
+def observed_backward(function: Callable[..., Any], graph: int | None = None) -> Callable[..., Any]:
+    """The compiled backward pass of a graph, as a function that does the same and whose calls are in the report that is open, or `function` if none is.
+
+    graph    as of `note_graph`
+    """
+    session = _open
+    found = None if session is None else _graph_of(session, graph)
+    if session is None or session._observer is None or found is None:
+        return function
+    if found.backward is None:
+        found.backward = Backward()
+    return session._observer.backward_of(found).observe(function)
 
 
 def place_of_node(trace: str) -> Place:
@@ -111,7 +166,7 @@ class Session:
     def __init__(self, program: str = "", caches: bool = False) -> None:
         self._program, self._caches = program, caches
         self._observer: Observer | None = None
-        self._noted_phases: list[tuple[Graph, str, float]] = []
+        self._noted_phases: list[tuple[Graph, bool, str, str, float]] = []  # whether of the backward pass, and the phase of PyTorch that it is a part of
         self._started = self._seconds = 0.0
         self._closed = False
 
@@ -213,23 +268,48 @@ def _scaled(total: float, observed: int, all_of_them: int) -> float:
     return total * max(1.0, all_of_them / observed) if observed else 0.0
 
 
-def _fill(made: Report, seen: Observer, noted: Iterable[tuple[Graph, str, float]]) -> None:
+def _timed(of: Graph | Backward, piece: Piece) -> None:
+    """The calls of a graph or of a backward pass, and what they took."""
+    of.calls, of.observed = piece.calls, piece.durations.count
+    of.seconds = _scaled(piece.durations.total / 1e9, of.observed, of.calls)
+    of.p50_us, of.p99_us = piece.durations.median_us(), piece.durations.percentile_us(0.99)
+
+
+def _launches(of: Graph | Backward) -> int | None:
+    return None if of.kernels is None else of.calls * (of.kernels + (of.library_calls or 0))
+
+
+def _fill_phases(made: Report, noted: Iterable[tuple[Graph, bool, str, str, float]]) -> None:
+    """Seconds that backends say are taken off those of PyTorch that they are a part of."""
+    for observed, of_backward, inside, phase, seconds in noted:
+        graph = made.graphs[observed.id]
+        mine = graph.backward.phases if of_backward and graph.backward is not None else graph.phases
+        for phases in (mine, made.phases):
+            phases[phase] = phases.get(phase, 0.0) + seconds
+        for phases in (graph.phases, made.phases):
+            if phase != inside and inside in phases:
+                phases[inside] = max(0.0, phases[inside] - seconds)
+    for graph in made.graphs:
+        if graph.backward is not None and "backward" in graph.phases:
+            graph.backward.phases["backward"] = graph.phases.pop("backward")
+
+
+def _fill(made: Report, seen: Observer, noted: Iterable[tuple[Graph, bool, str, str, float]]) -> None:
     """Everything that was observed, and what follows from it."""
     import copy
 
     made.frames, made.skipped_frames, made.notes = seen.frames, seen.skipped_frames, [*seen.notes, *seen.host.notes]
     made.breaks, made.graphs = copy.deepcopy(seen.breaks), copy.deepcopy(seen.graphs)
-    made.recompilations, made.host_reads, made.phases = list(seen.recompilations), seen.host.reads(seen.pieces), dict(seen.phases)
-    for observed, phase, seconds in noted:
-        of_graph = made.graphs[observed.id].phases
-        for phases in (of_graph, made.phases):
-            phases[phase] = phases.get(phase, 0.0) + seconds
-            if phase != "backend" and "backend" in phases:
-                phases["backend"] = max(0.0, phases["backend"] - seconds)
+    made.recompilations, made.host_reads, made.phases = list(seen.recompilations), seen.host.reads(seen.piece_of), dict(seen.phases)
+    _fill_phases(made, noted)
     for graph, piece in zip(made.graphs, seen.pieces):
-        graph.calls, graph.observed = piece.calls, piece.durations.count
-        graph.seconds = _scaled(piece.durations.total / 1e9, graph.observed, graph.calls)
-        graph.p50_us, graph.p99_us = piece.durations.median_us(), piece.durations.percentile_us(0.99)
+        _timed(graph, piece)
+        graph.launches = _launches(graph)
+        behind, passed = seen.backwards.get(graph.id), graph.backward
+        if passed is not None and behind is not None:
+            _timed(passed, behind)
+            passed.launches, passed.measured = _launches(passed), behind.wrote.measured
+            passed.bytes_written = round(_scaled(behind.wrote.bytes, passed.measured, passed.calls))
     for one, crossing in zip(made.breaks, seen.crossings):
         cost = one.cost
         before, after = [made.graphs[i] for i in one.before], [made.graphs[i] for i in one.after]
@@ -246,6 +326,10 @@ def _fill(made: Report, seen: Observer, noted: Iterable[tuple[Graph, str, float]
         cost.kernels_before = max(known) if known else None
         known = [graph.kernels for graph in after if graph.kernels is not None]
         cost.kernels_after = max(known) if known else None
+        cost.extra_backward_calls = sum(graph.backward.calls for graph in after if graph.backward is not None) if before else 0
+        passes = [one for graph in after for one in (graph, graph.backward) if one is not None]
+        launches = [one.launches for one in passes if one.launches is not None]
+        cost.extra_launches = sum(launches) if before and launches and len(launches) == len(passes) else None
         reads = [read for read in made.host_reads if read.graph is None and (read.place.file, read.place.line) == (one.place.file, one.place.line)]
         first = next((other for other in made.breaks if (other.place.file, other.place.line) == (one.place.file, one.place.line)), one)
         if first is one:  # several breaks of one line share its reads
