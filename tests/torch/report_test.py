@@ -100,7 +100,7 @@ class Forms(unittest.TestCase):
         read = json.loads(json.dumps(report.as_dict()))
         self.assertEqual(list(violations(read, SCHEMA)), [])
         self.assertEqual(Report.from_dict(read), report)
-        self.assertEqual(read["totals"], {"breaks": 1, "graphs": 2, "fallbacks": 2, "recompilations": 1, "graph_calls": 19, "observed_calls": 6})
+        self.assertEqual(read["totals"], {"breaks": 1, "graphs": 2, "fallbacks": 2, "recompilations": 1, "graph_calls": 19, "observed_calls": 6, "backward_calls": 0})
         read["breaks"][0]["outcome"] = "vanished"
         read["graphs"][0]["calls"] = -1
         del read["notes"]
