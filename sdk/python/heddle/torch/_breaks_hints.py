@@ -115,7 +115,7 @@ def for_guard(guard: str) -> str:
 
 
 def for_fallback(op: str, reason: str) -> str:
-    """What to write instead of an operator that Inductor does not compile; empty if nothing is known."""
+    """What to write instead of an operator that a backend does not compile; empty if nothing is known."""
     namespace, _, name = op.partition(".")
     if "complex" in reason:
         return "compute with real and imaginary parts as two real tensors: (a + bi)(c + di) is (ac - bd) + (ad + bc)i"
@@ -123,6 +123,8 @@ def for_fallback(op: str, reason: str) -> str:
         return "write it with operators of PyTorch, which are fused with their neighbors, or register a decomposition or a Triton kernel with torch.library.triton_op"
     if name.startswith(("linalg_", "_linalg_", "cholesky", "triangular_solve", "lu_")):
         return "if the matrix does not change with every call, compute this before the compiled function and pass the result"
-    if name.startswith(("sort", "topk", "nonzero", "unique", "masked_select")):
+    if name.startswith(("nonzero", "masked_select", "unique")):
+        return "keep the shape: choose elements with torch.where(mask, x, 0) and count them with mask.sum(), instead of taking them out"
+    if name.startswith(("sort", "topk")):
         return "if only the largest or smallest value is needed, use amax or amin"
     return ""
