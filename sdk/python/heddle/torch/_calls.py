@@ -138,7 +138,7 @@ class Module:
         programs = [one for one in found[0]["programs"] if self._device.type in one["families"]] if found else []
         if not programs or "commands" not in programs[0]:
             return None
-        return sum(one["command"] == "dispatch" for one in programs[0]["commands"])
+        return len([one for one in programs[0]["commands"] if one["command"] == "dispatch"])
 
     def _prepared(self) -> _core._ExchangeCall | None:
         exchange = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
