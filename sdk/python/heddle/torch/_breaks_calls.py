@@ -58,10 +58,12 @@ class Thread:
     graph       the number of the graph that runs, in observed calls
     when        2 * number of the graph in an observed call, 2 * number + 1 after it, ELSEWHERE before any
     compiling   how many functions are being compiled, one inside of the other
+    reading     whether the host reads a tensor, so that reads of its elements are not counted one by one
+    copied      a weak reference to the last tensor that the host copied from a device: reading that waits no more
     late        nanoseconds that it took to end the last observation, which are a part of what the next one costs
     """
 
-    __slots__ = ("seen", "known", "graph", "when", "compiling", "late", "_state")
+    __slots__ = ("seen", "known", "graph", "when", "compiling", "reading", "copied", "late", "_state")
 
     def __init__(self, state: State) -> None:
         self.seen: Observation | None = None
@@ -69,6 +71,8 @@ class Thread:
         self.graph: int | None = None
         self.when = ELSEWHERE
         self.compiling = self.late = 0
+        self.reading = False
+        self.copied: Callable[[], Any] = lambda: None
         self._state = state
 
     def __del__(self) -> None:

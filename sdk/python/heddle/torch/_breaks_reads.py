@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Counts the host's reads of tensors, all of which go through one operator."""
+"""Counts the host's reads of tensors: those of single values, all of which go through one operator, and those of whole tensors by some functions."""
 from __future__ import annotations
 
 import concurrent.futures.thread
+import functools
 import itertools
 import multiprocessing.connection
 import queue
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import threading
 import warnings
+import weakref
 from collections import deque
 from collections.abc import Callable
 from types import CodeType, FrameType
@@ -60,6 +62,7 @@ class HostReads:
         self.found: dict[int, tuple[CodeType, dict[tuple[int, int], list[int]]]] = {}
         self.notes: list[str] = []
         self._kernels: list[tuple[str, Callable[..., Any]]] = []
+        self._replaced: list[tuple[Any, str, Any]] = []  # functions that read whole tensors: owners, names, and what was there
         self._library: Any = None
         self._held: list[Any] = []  # our kernels as PyTorch keeps them, so that they still exist when one of them ends counting
         self._gone = False
@@ -75,12 +78,45 @@ class HostReads:
             return "this PyTorch has no torch.library.get_kernel, so the host's reads of tensors are not counted"
         for key in ["CPU", *(["CUDA"] if torch.cuda.is_available() else [])]:
             keys = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, key))
-            self._kernels.append((key, self._counting(torch.library.get_kernel("aten::_local_scalar_dense", key), keys)))
+            call = functools.partial(torch.library.get_kernel("aten::_local_scalar_dense", key).call_boxed, keys)
+            self._kernels.append((key, self._counting(call, 1)))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that a kernel is replaced, which PyTorch says once
             self._put()
         self._opened = self.state.clock()
+        for owner, name, how in ((torch.Tensor, "tolist", self._unless_copied), (torch.Tensor, "numpy", self._unless_copied), (torch.Tensor, "cpu", self._from_device),
+                                 (pytorch("_tensor_str"), "_str", None)):
+            there = getattr(owner, name)
+            counting = self._counting(there, 0)
+            self._replaced.append((owner, name, vars(owner).get(name)))
+            setattr(owner, name, counting if how is None else how(there, counting))
         return ""
+
+    def _unless_copied(self, there: Callable[..., Any], counting: Callable[..., Any]) -> Callable[..., Any]:
+        """Of a function that reads a tensor, which counts unless the tensor was read when it was copied to the host."""
+        local = self.state.local
+
+        @functools.wraps(there)
+        def read_all(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+            return (there if local.thread.copied() is tensor else counting)(tensor, *args, **kwargs)
+
+        pytorch("_dynamo.eval_frame").skip_code(read_all.__code__)
+        return read_all
+
+    def _from_device(self, there: Callable[..., Any], counting: Callable[..., Any]) -> Callable[..., Any]:
+        """Of a function that copies a tensor to the host, which reads nothing if it is there."""
+        local, reference = self.state.local, weakref.ref
+
+        @functools.wraps(there)
+        def copy(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+            if tensor.device.type == "cpu":
+                return there(tensor, *args, **kwargs)
+            copied = counting(tensor, *args, **kwargs)
+            local.thread.copied = reference(copied)
+            return copied
+
+        pytorch("_dynamo.eval_frame").skip_code(copy.__code__)
+        return copy
 
     def remove(self) -> None:
         """For good."""
@@ -88,6 +124,12 @@ class HostReads:
         if self._library is not None:
             self._library._destroy()
             self._library = None
+        while self._replaced:
+            owner, name, there = self._replaced.pop()
+            if there is None:  # that of a base
+                delattr(owner, name)
+            else:
+                setattr(owner, name, there)
 
     @property
     def counts(self) -> bool:
@@ -144,26 +186,30 @@ class HostReads:
         if note not in self.notes:
             self.notes.append(note)
 
-    def _counting(self, kernel: Any, keys: Any) -> Callable[..., Any]:
+    def _counting(self, call: Callable[..., Any], passed: int) -> Callable[..., Any]:
+        """`call`, with its calls counted. `passed`: 1 if one that is not counted takes longer by this."""
         # Dynamo may be active in a read, and would try to compile the functions of Python that it calls.
         disable = pytorch().compiler.disable
         is_users, too_many = disable(_breaks_places.is_users_code), disable(self._too_many)
         local, found, clock, frame_of = self.state.local, self.found, self.state.clock, sys._getframe
-        call_boxed = kernel.call_boxed
         of_code: dict[int, dict[tuple[int, int], list[int]] | None] = {}  # by the id of a code: its places, None if it is not the user's
         kept: list[CodeType] = []  # so that ids stay theirs
         number_of_reads = itertools.count(1).__next__
 
-        def read(tensor: Any) -> Any:
+        def read(*args: Any, **kwargs: Any) -> Any:
             thread = local.thread
             seen = thread.seen
-            if thread.compiling:
-                return call_boxed(keys, tensor)
+            if thread.compiling or thread.reading:
+                return call(*args, **kwargs)
             if thread.known if seen is None else not seen.counts:
-                self._passed += 1
-                return call_boxed(keys, tensor)
+                self._passed += passed
+                return call(*args, **kwargs)
+            thread.reading = True
             begin = clock()
-            value = call_boxed(keys, tensor)
+            try:
+                value = call(*args, **kwargs)
+            finally:
+                thread.reading = False
             end = clock()
             first = frame_of(1)
             frame: FrameType | None = first
