@@ -96,18 +96,17 @@ class HostReads:
         """Of a function that reads a tensor, which counts unless the tensor was read when it was copied to the host."""
         local = self.state.local
 
-        @functools.wraps(there)
         def read_all(tensor: Any, *args: Any, **kwargs: Any) -> Any:
             return (there if local.thread.copied() is tensor else counting)(tensor, *args, **kwargs)
 
         pytorch("_dynamo.eval_frame").skip_code(read_all.__code__)
+        functools.update_wrapper(read_all, there)
         return read_all
 
     def _from_device(self, there: Callable[..., Any], counting: Callable[..., Any]) -> Callable[..., Any]:
         """Of a function that copies a tensor to the host, which reads nothing if it is there."""
         local, reference = self.state.local, weakref.ref
 
-        @functools.wraps(there)
         def copy(tensor: Any, *args: Any, **kwargs: Any) -> Any:
             if tensor.device.type == "cpu":
                 return there(tensor, *args, **kwargs)
@@ -116,6 +115,7 @@ class HostReads:
             return copied
 
         pytorch("_dynamo.eval_frame").skip_code(copy.__code__)
+        functools.update_wrapper(copy, there)
         return copy
 
     def remove(self) -> None:

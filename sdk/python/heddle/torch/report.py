@@ -7,8 +7,8 @@
         model(x)
     print(report)                       # or report.text(), .json(), .html(), .result()
 
-Every backend is observed: "inductor", "aot_eager", "heddle" and others. Functions that were compiled before the report was opened are not in it. While
-no report is open, PyTorch is as it was.
+Every backend is observed: "inductor", "aot_eager", "heddle" and others. Functions that were compiled before the report was opened are not in it,
+but for backward passes of Heddle that are compiled later. While no report is open, PyTorch is as it was.
 
 A backend says what it made of a graph by `note_graph`. docs/graph-breaks.md explains the report.
 """
