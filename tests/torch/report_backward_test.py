@@ -14,7 +14,7 @@ import warnings
 import heddle.torch
 from heddle.torch import _breaks_compare, _breaks_page, _breaks_text
 from heddle.torch import report as open_report
-from heddle.torch._breaks_records import Report
+from heddle.torch._breaks_records import Backward, Break, Cost, Graph, HostRead, Place, Report
 from heddle.torch.report import Executable, Fallback, GraphNote, current_graph, note_graph, observed_backward
 from report_test import SCHEMA, violations
 
@@ -88,9 +88,32 @@ class Forms(unittest.TestCase):
         graph, = Report.from_dict(read).graphs
         self.assertEqual((graph.backward, graph.launches, graph.executables[0].backward, graph.fallbacks[0].backward), (None, None, False, False))
 
+    def test_every_form_has_the_backward_pass(self):
+        place = Place("/home/x/train.py", 7, "forward", "y = torch.lgamma(x)")
+        passed = Backward(9, {"heddle backward: compiler": 0.5}, 20, 10, 30.5, 60.0, 0.001, 4, 1, 100, 2048, 3)
+        graph = Graph(0, "heddle", place, calls=20, kernels=2, executables=[Executable("a", 3, 2), Executable("b", 8, 4, True)],
+                      fallbacks=[Fallback("aten.lgamma.default", "no code", place, 3, "", True)], launches=40, backward=passed)
+        cost = Cost(crossings=20, extra_graph_calls=20, extra_launches=140, extra_backward_calls=20)
+        made = Report(graphs=[graph], breaks=[Break(0, place=place, before=[1], after=[0], cost=cost)], host_reads=[HostRead(place, 4, 0.1, 0, 4, True)])
+        read = json.loads(json.dumps(made.as_dict()))
+        self.assertEqual(list(violations(read, SCHEMA)), [])
+        self.assertEqual(Report.from_dict(read), made)
+        self.assertEqual((read["totals"]["backward_calls"], read["totals"]["fallbacks"]), (20, 3))
+        text, page = " ".join(_breaks_text.text_of(made).split()), _breaks_page.page_of(made)
+        row = "0 heddle its backward pass wrote 2.0 KiB 9 4 1 3 0.50 20 100 10 30.5 60.0"
+        for part in (row, "at most 140 extra launches of kernels: those of the graphs after it and of 20 calls of their backward passes",
+                     "aten.lgamma.default, 3 nodes in the backward pass of graph 0", "in the backward pass of graph 0 y = torch.lgamma(x)"):
+            self.assertIn(part, text)
+        for part in ("its backward pass", "wrote 2.0 KiB", "0 (backward)", "at most 140 extra launches"):
+            self.assertIn(part, page)
+        other = Report.from_dict(read)
+        other.graphs[0].fallbacks[0].backward = False
+        self.assertEqual(len(_breaks_compare.compare(other, made).new_fallbacks), 1)
+        self.assertIn("3 nodes of a backward pass", str(_breaks_compare.compare(other, made)))
+
 
 @unittest.skipUnless(HAS_TORCH, "SKIP: PyTorch is not installed; tools/dev/setup --torch installs it")
-class Backward(unittest.TestCase):
+class Passes(unittest.TestCase):
     def setUp(self):
         torch.compiler.reset()
         ignored = warnings.catch_warnings()
@@ -194,7 +217,7 @@ class Backward(unittest.TestCase):
         self.assertEqual((one.cost.extra_graph_calls, one.cost.extra_backward_calls), (4, 4))
         self.assertEqual(one.cost.extra_launches, 4 * (after.kernels + after.backward.kernels))
         self.assertGreater(one.cost.extra_launches, 0)
-        self.assertIn(f"at most {one.cost.extra_launches} extra launches of kernels: those of the graphs after it, 4 calls of backward passes among them", " ".join(_breaks_text.text_of(found).split()))
+        self.assertIn(f"at most {one.cost.extra_launches} extra launches of kernels: those of the graphs after it and of 4 calls of their backward passes", " ".join(_breaks_text.text_of(found).split()))
 
     def test_reads_of_the_host_in_it(self):
         with open_report() as report:

@@ -30,9 +30,6 @@ def count_text(count: int, one: str, several: str = "") -> str:
 def cost_lines(cost: Cost, outcome: str) -> list[str]:
     """What a break costs, a fact in each line."""
     lines = []
-    if cost.extra_launches:
-        passes = f", {count_text(cost.extra_backward_calls, 'call')} of backward passes among them" if cost.extra_backward_calls else ""
-        lines.append(f"at most {count_text(cost.extra_launches, 'extra launch', 'extra launches')} of kernels: those of the graphs after it{passes}")
     if cost.crossings:
         times = f", {time_text(cost.between_p50_us / 1e6)} of host time between the pieces (median)" if cost.between_p50_us is not None else ""
         lines.append(f"{count_text(cost.crossings, 'crossing')}, {count_text(cost.extra_graph_calls, 'extra call')} of graphs{times}")
@@ -46,6 +43,9 @@ def cost_lines(cost: Cost, outcome: str) -> list[str]:
         else:
             kernels = f" (kernels: {cost.kernels_before} and {cost.kernels_after})" if cost.kernels_before is not None and cost.kernels_after is not None else ""
             lines.append(f"not fused: {count_text(cost.ops_before, 'operator')} before with {cost.ops_after} after{kernels}")
+    if cost.extra_launches:
+        passes = f" and of {count_text(cost.extra_backward_calls, 'call')} of their backward passes" if cost.extra_backward_calls else ""
+        lines.append(f"at most {count_text(cost.extra_launches, 'extra launch', 'extra launches')} of kernels: those of the graphs after it{passes}")
     return lines
 
 
