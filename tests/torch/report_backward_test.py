@@ -120,6 +120,9 @@ class Passes(unittest.TestCase):
         ignored.__enter__()
         self.addCleanup(ignored.__exit__, None, None, None)
         warnings.simplefilter("ignore")
+        uncached = torch._functorch.config.patch(enable_autograd_cache=False)  # graphs of an earlier run
+        uncached.__enter__()
+        self.addCleanup(uncached.__exit__, None, None, None)
 
     def observed_program(self, folder, name, plainly=False):
         """The one graph of the program in a process of its own, whose caches are in the folder; `plainly`: it is run without a report before."""
@@ -148,7 +151,7 @@ class Passes(unittest.TestCase):
             for what in ("nothing", "the graph", "the graph and the trace"):
                 with self.subTest(on_disk=what):
                     graph = self.observed_program(folder, "of_operator", plainly=what.endswith("trace"))
-                    self.assertEqual([(one.op, one.backward) for one in graph.fallbacks], [("aten.cumprod.default", False), ("aten.cumprod.default", True)])
+                    self.assertEqual({(one.op, one.backward) for one in graph.fallbacks}, {("aten.cumprod.default", False), ("aten.cumprod.default", True)})
                     passed = graph.backward
                     self.assertEqual((passed.calls, passed.observed, passed.launches), (3, 3, 3 * passed.kernels))
                     self.assertGreater(passed.kernels, 0)
@@ -238,11 +241,9 @@ class Passes(unittest.TestCase):
             compiled(torch.ones(4, 4, requires_grad=True)).backward()
         found = report.result()
         self.assertEqual(list(violations(found.as_dict(), SCHEMA)), [])
-        if torch._functorch.config.enable_autograd_cache and len(found.graphs) == 1:
-            self.skipTest("SKIP: the backward pass was on disk, and was there before the report")
         other, graph = found.graphs
         self.assertEqual((other.fallbacks, other.backward), ([], None))
-        self.assertEqual([(one.op, one.backward) for one in graph.fallbacks], [("aten.cumprod.default", True)])
+        self.assertEqual({(one.op, one.backward) for one in graph.fallbacks}, {("aten.cumprod.default", True)})
         self.assertEqual((graph.calls, graph.backward.calls), (0, 2))
         self.assertIn("before the report was opened", graph.notes[0])
 
