@@ -252,6 +252,8 @@ class Backend(unittest.TestCase):
                     torch.testing.assert_close(self.compiled(function, dynamic=dynamic)(x), wanted)
                     self.assertTrue(torch.equal(torch.get_rng_state(), state))
                     self.assertEqual([len(one.modules) for one in heddle.torch.graphs()], [modules])
+                    reasons = {one.reason for graph in heddle.torch.graphs() for one in graph.fallbacks}
+                    self.assertEqual(reasons, {"random numbers are drawn in PyTorch, so that they are those of eager mode"})
 
     def test_an_argument_is_not_written_while_a_view_of_it_is_read(self):
         """The view is made in PyTorch, and read by the module that computes the new value."""

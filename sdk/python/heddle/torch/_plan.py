@@ -136,6 +136,8 @@ def make_plan(graph: torch.fx.Graph, device: torch.device, refused: dict[str, st
         try:
             reason = refused.get(str(node.target)) or refused.get(node.name)
             if reason:
+                if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+                    reason = "random numbers are drawn in PyTorch, so that they are those of eager mode"
                 raise _text.Unsupported(reason)
             _text.check(node, device)
             values = [one.meta["val"] for one in [node, *node.all_input_nodes] if "val" in one.meta]
