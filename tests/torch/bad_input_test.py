@@ -112,6 +112,23 @@ class BadInput(unittest.TestCase):
             torch.compile(lambda x: eval("x + 1"), backend="eager")(self.x)
         self.assertEqual([str(one.message) for one in said if "heddle" in str(one.message)], [])
 
+    def test_a_branch_on_a_tensor(self):
+        def branches(x):
+            if x.sum() > 0:
+                x = x * 2
+            return x + 1
+
+        self.check(branches, [self.x], [f"{__file__}:{line_of('if ' + 'x.sum() > 0')}): the branch depends on the value of a tensor;"])
+
+    def test_an_optimizer_that_is_compiled_by_itself_warns_of_nothing(self):
+        weight = torch.ones(3, requires_grad=True)
+        weight.grad = torch.ones(3)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            torch.compile(torch.optim.SGD([weight], lr=0.5).step, backend=heddle.torch.backend)()
+        self.assertEqual(weight.tolist(), [0.5, 0.5, 0.5])
+        self.assertEqual([str(one.message) for one in said if "heddle" in str(one.message)], [])
+
     def test_settings_of_another_backend(self):
         for given, named in (({"mode": "max-autotune"}, "mode='max-autotune'"), ({"options": {"freezing": True}}, "options={'freezing': True}")):
             with self.assertRaisesRegex(torch._dynamo.exc.BackendCompilerFailed, "takes no options, got " + named + "; leave out mode= and options="):

@@ -39,6 +39,11 @@ def _is_pythons(file: str) -> bool:
     return path.startswith(sysconfig.get_path("stdlib") + os.sep) and f"{os.sep}site-packages{os.sep}" not in path
 
 
+def is_optimizers(file: str) -> bool:
+    """Whether a file is one of torch.optim."""
+    return re.search(r"[\\/]torch[\\/]optim[\\/]\w+\.py$", file) is not None
+
+
 def is_pytorchs_own(code: CodeType, frame: FrameType | None) -> bool:
     """Whether a function that Dynamo does not trace is one of Python's library that PyTorch itself has called, such as one of `typing`: the program can write
     nothing in its place. `frame` is one of Dynamo's, while it is at that."""

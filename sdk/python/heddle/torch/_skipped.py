@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from ._breaks_places import is_pytorchs_own, is_users
+from ._breaks_places import is_optimizers, is_pytorchs_own, is_users
 from ._records import breaks_warned, logger
 from ._tracing import code_of
 
@@ -58,6 +58,10 @@ def _warn(code: CodeType, text: str, stack: Sequence[Any], is_whole: bool) -> No
     reason = lines[0] if lines else "no reason is known"
     more = next((line.removeprefix("Explanation:").strip() for line in lines if line.startswith("Explanation:")), "")
     mine = [one for one in stack if is_users(one.filename)]
+    if not mine and stack and is_optimizers(stack[-1].filename) and "graph_break()" in reason:
+        return  # an optimizer's step is compiled by itself, and PyTorch ends the graph of what surrounds it, in which there is nothing
+    if reason.startswith("generic_jump"):
+        reason = "the branch depends on the value of a tensor"
     place = f"{mine[-1].filename}:{mine[-1].lineno}" if mine else f"{code.co_filename}:{code.co_firstlineno}"
     if (code, place, reason) in breaks_warned:
         return
