@@ -16,7 +16,7 @@ import threading
 import unittest
 
 import heddle
-from heddle.torch import _breaks_compare, _breaks_messages, _breaks_page, _breaks_text, breaks
+from heddle.torch import _breaks_compare, _breaks_hints, _breaks_messages, _breaks_page, _breaks_text, breaks
 from heddle.torch import report as open_report
 from heddle.torch._breaks_records import Break, Cost, Fallback, Graph, HostRead, Place, Recompilation, Report
 from heddle.torch.report import Executable, GraphNote, current_graph, note_graph
@@ -160,6 +160,9 @@ class Forms(unittest.TestCase):
         text = str(change)
         self.assertIn("breaks: 1 new, 0 gone\n+ /home/x/train.py:20: GB0124  item\n      y.item()", text)
         self.assertIn("fallbacks: 3 new, 0 gone", text)
+        self.assertIn(", 3 nodes", text)
+        new.graphs[1].fallbacks[0].count = old.graphs[1].fallbacks[0].count + 1
+        self.assertRegex(str(_breaks_compare.compare(old, new)), ", 1 node( of a backward pass)?\n")
         back = _breaks_compare.compare(new, old)
         self.assertEqual([one.code for one in back.gone], ["GB0124"])
 
@@ -201,7 +204,23 @@ class Forms(unittest.TestCase):
     def test_without_pytorch_the_command_says_so(self):
         with contextlib.redirect_stderr(io.StringIO()) as err:
             self.assertEqual(breaks.main([__file__]), 1)
-        self.assertEqual(err.getvalue(), "heddle breaks: opening a report of graph breaks failed: PyTorch is not installed; pip install torch\n")
+        self.assertEqual(err.getvalue(), f"heddle breaks: opening a report of graph breaks failed: PyTorch is not installed; {sys.executable} -m pip install torch\n")
+
+    def test_hints_about_printing_say_what_can_be_printed(self):
+        for code, reason in (("GB0059", "Dynamo does not know how to trace builtin operator `print`"), ("GB0296", "`torch.compile` can only reorder functions")):
+            self.assertIn('formatted strings, such as f"{x.shape}"', _breaks_hints.for_break(code, "", reason, ""))
+
+    def test_a_reader_that_ends_is_no_error(self):
+        with tempfile.TemporaryDirectory(prefix="heddle-test-") as folder:
+            path = pathlib.Path(folder) / "a.json"
+            path.write_text(_breaks_text.json_of(made_up()))
+            reader, writer = os.pipe()
+            os.close(reader)
+            try:
+                done = subprocess.run([sys.executable, "-m", "heddle.torch.breaks", "--max-breaks", "0", str(path)], stdout=writer, stderr=subprocess.PIPE, text=True)
+            finally:
+                os.close(writer)
+        self.assertEqual((done.returncode, done.stderr), (3, "heddle breaks: there is 1 break, and --max-breaks is 0\n"))
 
     def test_flags_of_the_script_are_left_to_it(self):
         made = breaks.parser()
@@ -396,6 +415,15 @@ class Observed(unittest.TestCase):
         self.assertEqual([pathlib.Path(one.place.file).name for one in found.graphs[1].fallbacks][:1], ["report_test.py"])
         self.assertIn("torch_xla", found.graphs[1].fallbacks[0].reason)
 
+    def test_the_break_of_an_optimizer_is_no_call_of_the_program(self):
+        weight = torch.ones(3, requires_grad=True)
+        weight.grad = torch.ones(3)
+        with open_report() as report:
+            torch.compile(torch.optim.SGD([weight], lr=0.5).step, backend="eager")()
+        found = report.result().breaks
+        self.assertEqual([one.code for one in found], ["GB0025"])
+        self.assertIn("the optimizer's step is what is compiled", found[0].instead)
+
     def test_the_command_runs_a_script(self):
         with tempfile.TemporaryDirectory(prefix="heddle-test-") as folder:
             script = pathlib.Path(folder) / "script.py"
@@ -406,7 +434,7 @@ class Observed(unittest.TestCase):
             self.assertEqual(done.returncode, 3, done.stderr)
             self.assertIn("script.py:6", done.stdout)
             self.assertIn("in between", done.stdout)
-            self.assertIn("there are 1 breaks, and --max-breaks is 0", done.stderr)
+            self.assertIn("there is 1 break, and --max-breaks is 0", done.stderr)
             read = json.loads(pathlib.Path(folder, "a.json").read_text())
             self.assertEqual(list(violations(read, SCHEMA)), [])
             self.assertEqual([graph["backend"] for graph in read["graphs"]], ["eager", "eager"])

@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from ._breaks_records import Break, Fallback, Report
+from ._breaks_text import count_text
 
 
 @dataclass
@@ -39,7 +40,7 @@ class Change:
 
         lines = [f"breaks: {len(self.new)} new, {len(self.gone)} gone", *[line("+", one) for one in self.new], *[line("-", one) for one in self.gone]]
         lines.append(f"fallbacks: {sum(one.count for one in self.new_fallbacks)} new, {sum(one.count for one in self.gone_fallbacks)} gone")
-        lines += [f"{sign} {one.place}: {one.op}, {one.count} nodes{' of a backward pass' if one.backward else ''}" for sign, some in (("+", self.new_fallbacks), ("-", self.gone_fallbacks)) for one in some]
+        lines += [f"{sign} {one.place}: {one.op}, {count_text(one.count, 'node')}{' of a backward pass' if one.backward else ''}" for sign, some in (("+", self.new_fallbacks), ("-", self.gone_fallbacks)) for one in some]
         if self.backends[0] != self.backends[1]:
             lines.append(f"backends: {self.backends[0]} -> {self.backends[1]}")
         for name, (old, new) in (("graphs", self.graphs), ("recompilations", self.recompilations), ("calls of graphs", self.calls),

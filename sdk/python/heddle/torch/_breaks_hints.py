@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 
+from ._breaks_places import is_optimizers
+
 _KEEP = ("keep it a tensor: operators take tensors of one element in the place of numbers. A number that only the program outside needs can be read "
          "after the compiled function returned")
 _WHERE = ("compute both sides and choose with torch.where(condition, a, b), or give both as functions to torch.cond. A branch for the sake of "
@@ -62,6 +64,7 @@ _INSTEAD = {
     "GB0291": ("log after the compiled function returned; or torch.compiler.config or torch._dynamo.config.ignore_logging_functions.add(logging.Logger.info) leaves the "
                "line out while compiled"),
     "GB0294": "use operators of PyTorch: NumPy's functions are traced only where PyTorch has the same; otherwise compute it before the compiled function",
+    "GB0296": "pass it only tensors, constants and formatted strings, such as f\"{x.shape}\" in the place of x.shape; or call it after the compiled function returned",
     "GB0357": _SCRIPT,
     "GB0374": "use a dense tensor in the compiled function, or make the sparse one before it and multiply outside",
     "GB4198": "use x.clone() of a tensor; copy a module before the compiled function, once",
@@ -71,12 +74,17 @@ _INSTEAD = {
 }
 
 _PRINT = ("print after the compiled function returned, and return what to print; or torch._dynamo.config.reorderable_logging_functions.add(print) moves printing "
-          "behind the graph")
+          "behind the graph, if what it prints is tensors, constants and formatted strings, such as f\"{x.shape}\"")
+# torch.optim calls graph_break() in step(), so that no optimizer is traced together with what calls it.
+_OPTIMIZER = ("nothing, if the optimizer's step is what is compiled: it is a graph of its own, and the break costs nothing. To have it in one graph with other code, "
+              "call PyTorch's function of the update, such as torch.optim.adamw.adamw, imported from its module")
 
 
-def for_break(code: str, kind: str, reason: str, context: str) -> str:
-    """What to write instead; empty if only PyTorch's hints are known."""
+def for_break(code: str, kind: str, reason: str, context: str, file: str = "") -> str:
+    """What to write instead; empty if only PyTorch's hints are known. `file` is that of the place."""
     about = f"{reason} {context}"
+    if code == "GB0025" and is_optimizers(file):
+        return _OPTIMIZER
     if "`print`" in about:
         return _PRINT
     if "module: _warnings" in context or "module: warnings" in context:

@@ -186,7 +186,7 @@ class Observer:
         if number is None:
             number = self._known[known] = len(self.breaks)
             self.breaks.append(Break(number, message.code, message.kind, message.reason, message.context, message.hints,
-                                     _breaks_hints.for_break(message.code, message.kind, message.reason, message.context), message.link, place, places, outcome, wrapped))
+                                     _breaks_hints.for_break(message.code, message.kind, message.reason, message.context, place.file), message.link, place, places, outcome, wrapped))
             self.crossings.append(Crossing())
             self.break_keys.append([key])
         else:

@@ -124,7 +124,7 @@ def _exceeded(report: Report, given: argparse.Namespace) -> list[str]:
     made = []
     for what, found, limit in (("breaks", len(report.breaks), given.max_breaks), ("fallbacks", report.fallbacks, given.max_fallbacks)):
         if limit is not None and found > limit:
-            made.append(f"heddle breaks: there are {found} {what}, and --max-{what} is {limit}")
+            made.append(f"heddle breaks: there {'is' if found == 1 else 'are'} {_breaks_text.count_text(found, what[:-1])}, and --max-{what} is {limit}")
     return made
 
 
@@ -162,10 +162,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as wrong:
         print(f"heddle breaks: writing {wrong.filename} failed: {wrong.strerror}", file=sys.stderr)
         return 1
-    print(_breaks_text.json_of(report).rstrip() if given.format == "json" else _breaks_text.text_of(report))
-    if before is not None:
-        out = sys.stderr if given.format == "json" else sys.stdout
-        print(f"\nSince {given.against}\n{_breaks_compare.compare(before, report)}", file=out)
+    try:
+        print(_breaks_text.json_of(report).rstrip() if given.format == "json" else _breaks_text.text_of(report))
+        if before is not None:
+            out = sys.stderr if given.format == "json" else sys.stdout
+            print(f"\nSince {given.against}\n{_breaks_compare.compare(before, report)}", file=out)
+        sys.stdout.flush()
+    except BrokenPipeError:  # its reader has seen enough, such as head; Python would write the rest when it ends
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     exceeded = _exceeded(report, given)
     for line in exceeded:
         print(line, file=sys.stderr)

@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 import pathlib
 import platform
+import sys
 import time
 import weakref
 from collections.abc import Callable, Iterable
@@ -185,7 +186,7 @@ class Session:
         try:
             pytorch()
         except ImportError as missing:
-            raise make("NOT_FOUND", "opening a report of graph breaks failed: PyTorch is not installed; pip install torch") from missing
+            raise make("NOT_FOUND", f"opening a report of graph breaks failed: PyTorch is not installed; {sys.executable} -m pip install torch") from missing
         from ._breaks_observer import Observer
 
         observer = Observer(self._caches)
