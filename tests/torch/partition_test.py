@@ -202,6 +202,53 @@ class PartitionTest(unittest.TestCase):
         self.assertEqual(found.dtype, torch.float16)
         torch.testing.assert_close(found.double(), reference(q.double(), k.double(), v.double()), rtol=2e-3, atol=2e-3)
 
+    def test_arguments_that_are_written_to(self):
+        """The backward pass has their old values, which it is the function of, whether it is given them or computes from them."""
+        def before(q, k, v, mask):
+            q.mul_(1.5)
+            return f.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+
+        def after(q, k, v, mask):
+            y = f.scaled_dot_product_attention(q.sin(), k, v, attn_mask=mask)
+            q.zero_()
+            mask.logical_not_()
+            return y
+
+        def no_attention(q, k, v, mask):
+            y = (q.sin() * k).cos() * v
+            q.zero_()
+            return y
+
+        visible, _ = masks()
+        visible[:, :, 5, 0] = True
+        for function in (before, after, no_attention):
+            with self.subTest(function.__name__):
+                self.setUp()
+                found = []
+                for one, element in ((torch.compile(function, backend=heddle.torch.backend), torch.float32), (function, torch.float64)):
+                    q, *others = (one.to(element) for one in tensors())
+                    q, mask = q.clone(), visible.clone()
+                    found.append([*self.gradients(lambda k, v: one(q, k, v, mask), others), q, mask])  # pylint: disable=cell-var-from-loop
+                for got, wanted in zip(*found, strict=True):
+                    torch.testing.assert_close(got.to(wanted.dtype), wanted, rtol=1e-4, atol=1e-5)
+
+    def test_16_bits_with_reductions_in_them(self):
+        """Scores beyond the range of f16, and masked ones above all that are visible."""
+        q, k, v = (torch.full((1, 2, 40, 4), 200.0).half(), torch.full((1, 2, 40, 4), 200.0).half(), tensors(40)[0][:1, :2, :, :4].half())
+        mask = torch.arange(40).expand(40, 40) < 20
+        low = -torch.where(torch.arange(40) < 20, 60.0, 1.0)[:, None].expand(1, 2, 40, 4).half()
+        before = torch.backends.cuda.fp16_bf16_reduction_math_sdp_allowed()
+        torch.backends.cuda.allow_fp16_bf16_reduction_math_sdp(True)
+        try:
+            for name, arguments, options in (("large", (q, k, v), {}), ("masked", (q, low, v), {"attn_mask": mask, "scale": 1.0})):
+                with self.subTest(name), torch.no_grad():
+                    self.setUp()
+                    found = torch.compile(f.scaled_dot_product_attention, backend=heddle.torch.backend)(*arguments, **options)
+                    wanted = f.scaled_dot_product_attention(*(one.double() for one in arguments), **options)
+                    torch.testing.assert_close(found.double(), wanted, rtol=2e-3, atol=2e-3)
+        finally:
+            torch.backends.cuda.allow_fp16_bf16_reduction_math_sdp(before)
+
     def test_the_text_is_read_again(self):
         """Its products have rank 4."""
         with tempfile.TemporaryDirectory(dir=CACHE.name) as folder, mock.patch.dict(os.environ, HEDDLE_TORCH_TEXTS=folder), torch.no_grad():

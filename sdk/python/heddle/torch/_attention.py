@@ -27,10 +27,6 @@ def _chosen(condition: torch.Tensor, no: float, element: torch.dtype) -> torch.T
     return torch.where(condition, *(torch.scalar_tensor(one, dtype=element, device=condition.device) for one in (0.0, no)))
 
 
-def _reduces_in_16_bits() -> bool:
-    return bool(torch.backends.cuda.fp16_bf16_reduction_math_sdp_allowed())
-
-
 def attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attn_mask: torch.Tensor | None = None, dropout_p: float = 0.0,
               is_causal: bool = False, *, scale: float | None = None, enable_gqa: bool = False) -> torch.Tensor:
     depth = query.shape[-1]
@@ -39,7 +35,7 @@ def attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attn_
         plain: torch.Tensor = _OPERATOR._op_dk(_KEY, query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
         return plain
     element = query.dtype
-    if element in (torch.float16, torch.bfloat16) and not _reduces_in_16_bits():
+    if element in (torch.float16, torch.bfloat16):
         query, key, value = query.float(), key.float(), value.float()
     if enable_gqa:
         key, value = (one.repeat_interleave(query.shape[-3] // one.shape[-3], -3) for one in (key, value))
@@ -50,7 +46,7 @@ def attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attn_
         scores = scores + _chosen(rows.unsqueeze(-1) >= columns, -math.inf, scores.dtype)
     elif attn_mask is not None and attn_mask.dtype == torch.bool:
         hidden = (~attn_mask).all(-1, keepdim=True)
-        scores = scores + _chosen(attn_mask, torch.finfo(scores.dtype).min / 2, scores.dtype)
+        scores = scores + _chosen(attn_mask | hidden, -math.inf, scores.dtype)
     elif attn_mask is not None:
         hidden = (attn_mask == -math.inf).all(-1, keepdim=True)
         scores = scores + attn_mask.masked_fill(hidden, 0.0)

@@ -115,7 +115,7 @@ def _drawn(draw: Callable[..., Any], x: torch.Tensor, *arguments: Any, element: 
 
 def _native_dropout(x: torch.Tensor, p: float, train: bool | None) -> Any:
     """The mask is that of eager mode: on a CPU bernoulli draws it in the order of memory, on other devices a kernel of its own does."""
-    if train is False or p == 0:
+    if train is False or p == 0 or 0 in [extent for extent in x.shape if isinstance(extent, int)]:  # of no elements, PyTorch has a mask of x's type
         return x.clone(), torch.ones_like(x, dtype=torch.bool)
     if p == 1:
         return torch.zeros_like(x), torch.zeros_like(x, dtype=torch.bool)

@@ -25,6 +25,8 @@ _VIEWS = {aten.view.default, aten.permute.default, aten.t.default, aten.transpos
 _PASSED = _VIEWS | {aten._softmax.default, aten._to_copy.default, aten.full_like.default, aten.any.dim}
 _SCALED = {aten.mul.Scalar, aten.div.Scalar, aten.mul.Tensor, aten.div.Tensor}
 
+_IN_FORWARD = "must_be_in_forward"  # as PyTorch marks a node that the backward pass must not have
+
 
 def _is_passed(node: torch.fx.Node) -> bool:
     """Whether the rows of an attention may pass through the node: it computes elements of them, one by one or in a softmax, and draws nothing."""
@@ -103,7 +105,7 @@ def _between(rows: Iterable[torch.fx.Node], size: int) -> tuple[list[torch.fx.No
 def _moved(operand: torch.fx.Node) -> list[torch.fx.Node]:
     """What brings the operand of a product in its place: views, copies and scales of something that is not larger."""
     found: list[torch.fx.Node] = []
-    while operand.op == "call_function":
+    while operand.op == "call_function" and operand.meta.get("partitioner_tag") != _IN_FORWARD:
         target = operand.target
         source = operand.args[0] if operand.args else None
         is_scaled = target in _SCALED and len(operand.all_input_nodes) == 1
@@ -150,10 +152,38 @@ def mark(graph: torch.fx.Graph, num_fwd_outputs: int) -> None:
                 node.meta["recompute"] = CheckpointPolicy.PREFER_RECOMPUTE
 
 
+def _written(graph: torch.fx.Graph) -> list[torch.fx.Node]:
+    """Arguments that the forward pass writes to, in the graph or when it is over."""
+    arguments = [node for node in graph.nodes if node.op == "placeholder"]
+    found = {node.args[0] for node in graph.nodes if node.target is aten.copy_.default}
+    primals = [node for node in arguments if not node.name.startswith("tangents")]
+    metadata: Any = getattr(torch._guards.TracingContext.try_get(), "fw_metadata", None)
+    inputs = getattr(metadata, "input_info", None) or []
+    if len(inputs) == len(primals):
+        found.update(node for node, one in zip(primals, inputs) if one.mutates_data)
+    return [node for node in arguments if node in found]
+
+
+def keep_old_values(graph: torch.fx.Graph) -> None:
+    """Nodes read an argument that is written to through a copy that only the forward pass makes. In the graph they come before the write, but the backward
+    pass, for which the argument might be kept, and which might compute these nodes again, has the new values there."""
+    last = next(node for node in reversed(graph.nodes) if node.op == "placeholder")
+    for argument in _written(graph):
+        readers = {one for one in argument.users if isinstance(one.meta.get("val"), torch.Tensor) and not (
+            one.target is aten.copy_.default and one.args[0] is argument)}
+        if not readers:
+            continue
+        with graph.inserting_after(last):
+            copy = graph.call_function(aten.clone.default, (argument,))
+        copy.meta.update(val=argument.meta["val"].clone(), recompute=CheckpointPolicy.MUST_SAVE, partitioner_tag=_IN_FORWARD)
+        argument.replace_all_uses_with(copy, delete_user_cb=lambda user, readers=readers: user in readers)
+
+
 def partition(joint_module: torch.fx.GraphModule, joint_inputs: Any, *, num_fwd_outputs: int,
               **options: Any) -> tuple[torch.fx.GraphModule, torch.fx.GraphModule]:
     """For aot_autograd: the graphs of the forward and of the backward pass."""
     graph = joint_module.graph
+    keep_old_values(graph)
     mark(graph, num_fwd_outputs)
     # A view that is kept is a result of its own, and memory of its own beside what it views, while reading through it costs the backward pass nothing. It
     # is as AOTAutograd sees fit where a view reads memory by strides, which those of what is kept need not be.
