@@ -238,6 +238,12 @@ SmallVector<Operation*> RegionJoiner::readers_of_places(Operation* op) const {
     if (Value place = place_of(result)) collect_readers(place, readers);
   }
   llvm::erase_if(readers, [&](Operation* reader) { return reader == op || is_leaf(reader); });
+  if (readers.empty()) return readers;
+  // A reader that needs a result comes later, and the result is copied to its place.
+  Path later;
+  later.insert(op);
+  for (size_t i = 0; i < later.size(); ++i) later.insert(later[i]->user_begin(), later[i]->user_end());
+  llvm::erase_if(readers, [&](Operation* reader) { return later.contains(reader); });
   return readers;
 }
 

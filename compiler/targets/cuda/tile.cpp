@@ -296,11 +296,15 @@ bool is_fixed(AffineExpr expression) {
   return llvm::isa<AffineConstantExpr>(expression);
 }
 
+bool is_largest(const Tile& tile) {
+  return tile.rows * tile.columns > 128 * 128;
+}
+
 // Clocks without tensor cores: those of the multiprocessor that has the most workgroups.
 double estimate_without_tensor_cores(const TiledContraction& shape, const Tile& tile) {
   // Products a clock, of the 128 that a multiprocessor can do, with one workgroup, with two.
   static constexpr std::pair<double, double> small{0.473, 0.543}, middle{0.566, 0.656}, large{0.589, 0.684}, largest{0.72, 0.72};
-  auto [one, two] = tile.rows * tile.columns > 128 * 128 ? largest
+  auto [one, two] = is_largest(tile)                     ? largest
                     : tile.rows * tile.columns > 64 * 64 ? large
                     : tile.rows * tile.columns > 32 * 32 ? middle
                                                          : small;
@@ -320,7 +324,7 @@ std::vector<Tile> Tile::ranked(const TiledContraction& shape, int64_t shared_mem
   std::vector<Tile> fitting;
   for (const Tile& one : tiles_for(shape)) {
     auto tile = fitted(shape, one, shared_memory_bytes);
-    if (!tile) continue;
+    if (!tile || (is_largest(*tile) && !shape.tensor_cores && (shape.converts() || !shape.has_even_rows()))) continue;  // not measured
     for (int64_t cluster : {1, 2, 4}) {
       tile->cluster = cluster;
       if (cluster > 1 && (!clusters || shape.columns % tile->columns != 0 || tile->steps(shape) < cluster)) break;

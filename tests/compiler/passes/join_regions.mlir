@@ -167,3 +167,27 @@ module attributes {tx.families = ["cuda"]} {
     return %1 : tensor<128x128xf32>
   }
 }
+
+// -----
+
+// What takes the memory of %x is read by a region that reads %x, too, so it comes before that region, also where others are joined.
+// CHECK-LABEL: @reads_back
+// CHECK: %[[N:.*]] = tx.dispatch "reads_back.1.compare"(%arg0) on "default" : (
+// CHECK: tx.dispatch "reads_back.2.reduce"(%[[N]], %arg0)
+module attributes {tx.families = ["cpu"]} {
+  func.func @reads_back(%x: tensor<33x40xi1> {tx.alias = 0}, %y: tensor<64x128xf32>, %z: tensor<64x128xf32>)
+      -> (tensor<33x40xi1>, tensor<33x40xf32>, tensor<128x64xf32>, tensor<128x64xf32>) {
+    %s = tx.transpose %y {permutation = array<i64: 1, 0>} : tensor<64x128xf32> -> tensor<128x64xf32>
+    %no = tx.constant dense<false> : tensor<33x40xi1>
+    %a = tx.compare eq %x, %no : tensor<33x40xi1> -> tensor<33x40xi1>
+    %b = tx.cast %a : tensor<33x40xi1> -> tensor<33x40xi32>
+    %c = tx.reduce max %b {axes = array<i64: 1>} : tensor<33x40xi32> -> tensor<33xi32>
+    %zero = tx.constant dense<0> : tensor<33xi32>
+    %d = tx.compare ne %c, %zero : tensor<33xi32> -> tensor<33xi1>
+    %e = tx.broadcast %d {dimensions = array<i64: 0>} : tensor<33xi1> -> tensor<33x40xi1>
+    %f = tx.select %x, %x, %e : tensor<33x40xi1>, tensor<33x40xi1>
+    %g = tx.cast %f : tensor<33x40xi1> -> tensor<33x40xf32>
+    %t = tx.transpose %z {permutation = array<i64: 1, 0>} : tensor<64x128xf32> -> tensor<128x64xf32>
+    return %a, %g, %s, %t : tensor<33x40xi1>, tensor<33x40xf32>, tensor<128x64xf32>, tensor<128x64xf32>
+  }
+}
