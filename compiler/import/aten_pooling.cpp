@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Pools over windows, and their gradients.
+#include <limits>
+
 #include "compiler/import/aten_program.h"
 #include "compiler/import/onnx_writer.h"
 
@@ -69,19 +71,93 @@ void average(Op& op) {
   op.set(op.node.reshape(y, op.result_extents()));
 }
 
+// Where the pool found its results `y`, counted in one plane: each tap of the windows is compared with them. The first one that is equal counts, and in
+// windows with NaNs the last NaN.
+Value compared_places(Op& op, Value x, Value y, const Pooling& p, const std::vector<std::vector<int64_t>>& taps) {
+  const size_t spatial = p.kernel.size();
+  const Extents from = Op::extents_of(x), to = Op::extents_of(y);
+  Extents padded = from;
+  SmallVector<int64_t> low(from.size(), 0), high(from.size(), 0), strides(from.size(), 1);
+  for (size_t d = 0; d < spatial; ++d) {
+    const int64_t size = *tx::static_extent(from[2 + d]), outputs = *tx::static_extent(to[2 + d]);
+    low[2 + d] = p.pads[d];
+    high[2 + d] = std::max<int64_t>(0, (outputs - 1) * p.strides[d] + (p.kernel[d] - 1) * p.dilations[d] + 1 - size - p.pads[d]);
+    padded[2 + d] = op.constant(low[2 + d] + size + high[2 + d]);
+    strides[2 + d] = p.strides[d];
+  }
+  const Type element = Op::element_of(x), i32 = op.builder.getI32Type();
+  const double lowest = -std::numeric_limits<double>::infinity();
+  Value whole = op.make<tx::PadOp>(op.node.tensor_type(padded, element), x, low, high, llvm::APFloat(lowest));
+  // Where each window begins, and how far its first element that is not a pad is from there.
+  Value origin = op.node.splat(op.node.tensor_type(to, i32), 0), first = origin;
+  for (size_t d = 0; d < spatial; ++d) {
+    auto number = [&](Value like, int64_t value) { return op.m.number(like, static_cast<double>(value)); };
+    Value start = op.m.iota({to[2 + d]}, 0, i32), zero = number(start, 0);
+    start = op.m.sub(op.m.mul(start, number(start, p.strides[d])), number(start, p.pads[d]));
+    Value step = number(start, p.dilations[d]), before = op.m.max(op.m.sub(zero, start), zero);
+    Value skipped = op.m.mul(op.m.div(op.m.add(before, number(start, p.dilations[d] - 1)), step), step);
+    auto further = [&](Value place, Value along) {
+      return op.m.add(op.m.mul(place, op.m.extent(from[2 + d], place)), op.m.spread(along, to, {static_cast<int64_t>(2 + d)}));
+    };
+    origin = further(origin, start);
+    first = further(first, skipped);
+  }
+  std::vector<Value> parts, places;
+  for (const std::vector<int64_t>& tap : taps) {
+    SmallVector<int64_t> begin(from.size(), 0);
+    int64_t place = 0;
+    for (size_t d = 0; d < spatial; ++d) {
+      begin[2 + d] = tap[d] * p.dilations[d];
+      place = place * *tx::static_extent(from[2 + d]) + begin[2 + d];
+    }
+    parts.push_back(op.make<tx::SliceOp>(Op::type_of(y), whole, begin, strides));
+    places.push_back(op.m.number(origin, static_cast<double>(place)));
+  }
+  Value found = op.m.number(origin, 0);
+  for (size_t i = taps.size(); i-- > 0;) found = op.m.select(op.m.compare(tx::CompareKind::eq, parts[i], y), places[i], found);
+  found = op.m.select(op.m.compare(tx::CompareKind::eq, y, op.m.number(y, lowest)), first, found);  // rather than a pad
+  for (size_t i = 0; i < taps.size(); ++i) found = op.m.select(op.m.compare(tx::CompareKind::ne, parts[i], parts[i]), places[i], found);
+  return op.converted(op.m.add(origin, found), op.builder.getI64Type());
+}
+
+// The taps of a window, the last dimension counts fastest; none if there are too many to compare each.
+std::vector<std::vector<int64_t>> few_taps(const Pooling& p) {
+  constexpr size_t most = 32;
+  std::vector<std::vector<int64_t>> taps{{}};
+  for (int64_t kernel : p.kernel) {
+    std::vector<std::vector<int64_t>> longer;
+    for (const std::vector<int64_t>& tap : taps) {
+      for (int64_t i = 0; i < kernel && longer.size() <= most; ++i) {
+        longer.push_back(tap);
+        longer.back().push_back(i);
+      }
+    }
+    if (longer.size() > most) return {};
+    taps = std::move(longer);
+  }
+  return taps;
+}
+
 // The places of PyTorch count the elements of one plane.
 template <size_t spatial>
 void largest(Op& op) {
   const Pooling p = read_pooling(op, spatial);
   Value x = with_batch(op, op.tensor("self"), spatial);
   const bool wants_places = op.wants(1);
-  const std::vector<Value> made =
-      op.by_onnx("MaxPool", {Operand{x, {}, 0}}, wants_places ? 2 : 1, [&](onnx::NodeProto& node) { set_window(node, p); });
+  const std::vector<std::vector<int64_t>> taps = few_taps(p);
+  const Extents extents = Op::extents_of(x);
+  const auto planes = ArrayRef<AffineExpr>(extents).take_back(spatial);
+  const auto plane = tx::static_extent(op.node.count_of(planes));
+  const bool compares = Op::is_float(Op::element_of(x)) && !taps.empty() && plane && *plane <= std::numeric_limits<int32_t>::max() / 2;
+  const std::vector<Value> made = op.by_onnx("MaxPool", {Operand{x, {}, 0}}, wants_places && !compares ? 2 : 1,
+                                             [&](onnx::NodeProto& node) { set_window(node, p); });
   op.set(op.node.reshape(made[0], op.result_extents(0)), 0);
   if (!wants_places) return;
-  const Extents extents = Op::extents_of(x);
-  const AffineExpr plane = op.node.count_of(ArrayRef<AffineExpr>(extents).take_back(spatial));
-  Value size = op.m.extent(plane, made[1]);
+  if (compares) {
+    op.set(op.node.reshape(compared_places(op, x, made[0], p, taps), op.result_extents(1)), 1);
+    return;
+  }
+  Value size = op.m.extent(op.node.count_of(planes), made[1]);
   Value rest = op.m.sub(made[1], op.m.mul(op.m.div(made[1], size), size));
   op.set(op.node.reshape(rest, op.result_extents(1)), 1);
 }

@@ -358,6 +358,9 @@ bool Fuser::needs_tensors(const Group& group, Operation* reader) {
 bool Fuser::clones(const Group& group, Operation* reader, Value operand) const {
   Operation* op = operand.getDefiningOp();
   if (!op || group.ops.contains(op)) return false;
+  // What a scatter updates need not be in memory.
+  auto scatter = llvm::dyn_cast<tx::ScatterOp>(reader);
+  if (scatter && is_splat(operand) && operand != scatter.getIndices() && operand != scatter.getUpdates()) return true;
   if (needs_tensors(group, reader)) return false;
   if (is_splat(operand)) return true;
   auto broadcast = llvm::dyn_cast<tx::BroadcastOp>(op);

@@ -108,7 +108,7 @@ Accumulation accumulation_of(Operation* root, StageBody& last, unsigned index) {
   auto pool = llvm::dyn_cast<tx::PoolOp>(root);
   if (pool && pool.getKind() == tx::PoolKind::max) {
     return one_accumulator(identity(last, tx::ReduceKind::max, type, no_sign),
-                           [=](OpBuilder& b, Value x, Value y) { return emit_fast_max(b, b.getUnknownLoc(), x, y, no_sign); });
+                           [=](OpBuilder& b, Value x, Value y) { return emit_combined(b, tx::ReduceKind::max, x, y, no_sign); });
   }
   auto add = [=](OpBuilder& b, Value x, Value y) { return emit_combined(b, tx::ReduceKind::sum, x, y, no_sign); };
   Accumulation how = one_accumulator(identity(last, tx::ReduceKind::sum, type, no_sign), add);

@@ -179,18 +179,6 @@ Value emit_constant_power(OpBuilder& builder, Location location, Value x, double
   return exponent < 0 ? body.div(body.constant(1), result) : result;
 }
 
-Value emit_fast_max(OpBuilder& builder, Location location, Value a, Value b, bool without_sign) {
-  Body body(builder, location, a.getType());
-  if (body.is_float()) return body.select(body.compare(arith::CmpFPredicate::OGT, a, b), a, b);
-  return without_sign ? body.make<arith::MaxUIOp>(a, b) : body.make<arith::MaxSIOp>(a, b);
-}
-
-Value emit_fast_min(OpBuilder& builder, Location location, Value a, Value b, bool without_sign) {
-  Body body(builder, location, a.getType());
-  if (body.is_float()) return body.select(body.compare(arith::CmpFPredicate::OLT, a, b), a, b);
-  return without_sign ? body.make<arith::MinUIOp>(a, b) : body.make<arith::MinSIOp>(a, b);
-}
-
 Value emit_scalar_body(OpBuilder& builder, Location location, Operation* op, ValueRange operands) {
   Value x = operands[0];
   Body body(builder, location, x.getType());
@@ -236,11 +224,11 @@ Value emit_scalar_body(OpBuilder& builder, Location location, Operation* op, Val
       .Case([&](tx::DivOp) -> Value { return is_float ? body.div(x, operands[1]) : integer_division(body, x, operands[1], without_sign); })
       .Case([&](tx::MaxOp) -> Value {
         if (is_float) return body.make<arith::MaximumFOp>(x, operands[1]);
-        return emit_fast_max(builder, location, x, operands[1], without_sign);
+        return without_sign ? body.make<arith::MaxUIOp>(x, operands[1]) : body.make<arith::MaxSIOp>(x, operands[1]);
       })
       .Case([&](tx::MinOp) -> Value {
         if (is_float) return body.make<arith::MinimumFOp>(x, operands[1]);
-        return emit_fast_min(builder, location, x, operands[1], without_sign);
+        return without_sign ? body.make<arith::MinUIOp>(x, operands[1]) : body.make<arith::MinSIOp>(x, operands[1]);
       })
       .Case([&](tx::PowOp pow) -> Value {
         if (!is_float) return unsupported();

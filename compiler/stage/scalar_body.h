@@ -20,8 +20,5 @@ mlir::Value emit_scalar_body(mlir::OpBuilder& builder, mlir::Location location, 
 // Building blocks that strategies also use. All keep NaN.
 // x to a constant power; uses exact square roots if the exponent is a multiple of 1/4 up to 3.
 mlir::Value emit_constant_power(mlir::OpBuilder& builder, mlir::Location location, mlir::Value x, double exponent);
-// The larger (or smaller) of the two; if one is NaN, either.
-mlir::Value emit_fast_max(mlir::OpBuilder& builder, mlir::Location location, mlir::Value a, mlir::Value b, bool is_unsigned = false);
-mlir::Value emit_fast_min(mlir::OpBuilder& builder, mlir::Location location, mlir::Value a, mlir::Value b, bool is_unsigned = false);
 
 }  // namespace heddle::stage

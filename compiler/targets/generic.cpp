@@ -35,6 +35,8 @@ std::optional<BoundStep> step_of_bound(AffineMap bounded, stage::DomainAttr doma
   return by && *by > 0 ? std::optional(BoundStep{dimension, *by}) : std::nullopt;
 }
 
+constexpr int64_t places_at_once = 8;  // that a thread reads of a scatter's updates
+
 // Results of one stage at an index of its parallel dimensions, or at lanes along the last of them. Results of other stages are computed where they
 // are read, outside of the loops that they do not depend on.
 class StageEmitter {
@@ -104,18 +106,22 @@ class StageEmitter {
         store(results());
       });
     }
-    k_.loop(k_.index(0), k_.extent(domain_.folded().front()), [&](Value update) {
-      BodyPlace here = place_;
-      here.index.push_back(update);
-      here.index[along] = k_.index(0);
-      BodyPlace one = here;
+    auto place_at = [&](Value update) {
+      BodyPlace one = place_;
+      one.index.push_back(update);
+      one.index[along] = k_.index(0);
       one.lanes = 0;
       one.mask = {};
-      Value at = body_.run(scatter.getPlace().front(), 0, in_place, {}, one)[0].value;
+      return body_.run(scatter.getPlace().front(), 0, in_place, {}, one)[0].value;
+    };
+    auto apply = [&](Value update, Value at) {
       Value first = is_mixed ? k_.index(0) : from;
       Value is_own = k_.make<arith::AndIOp>(k_.make<arith::CmpIOp>(arith::CmpIPredicate::sge, at, first), k_.less(at, to));
       if (is_mixed) is_own = k_.make<arith::AndIOp>(is_own, k_.make<arith::CmpIOp>(arith::CmpIPredicate::eq, k_.rem(at, parts), part));
       k_.branch(is_own, [&] {
+        BodyPlace here = place_;
+        here.index.push_back(update);
+        here.index[along] = k_.index(0);
         place_.index[along] = at;
         Value place = place_of_results();
         SmallVector<Element> old;
@@ -125,7 +131,17 @@ class StageEmitter {
         }
         store(body_.run(scatter.getStep().front(), in_place, in_step, old, here));
       });
+    };
+    // A thread would wait for each place in turn, so it reads a few before it stores anything.
+    const int64_t at_once = is_mixed ? places_at_once : 1;
+    Value updates = k_.extent(domain_.folded().front()), whole = k_.mul(k_.div(updates, k_.index(at_once)), k_.index(at_once));
+    k_.loop(k_.index(0), whole, k_.index(at_once), [&](Value update) {
+      SmallVector<Value> numbers, places;
+      for (int64_t i = 0; i < at_once; ++i) numbers.push_back(k_.add(update, k_.index(i)));
+      for (Value number : numbers) places.push_back(place_at(number));
+      for (auto [number, at] : llvm::zip_equal(numbers, places)) apply(number, at);
     });
+    if (at_once > 1) k_.loop(whole, updates, [&](Value update) { apply(update, place_at(update)); });
   }
 
   // The whole line of a sieve.
@@ -435,6 +451,7 @@ class StageEmitter {
 }  // namespace
 
 constexpr int64_t most_lanes = 64;
+constexpr int64_t subgroup_parts = 32;  // of a scatter's line, for threads
 
 // Whether the region's result is in the memory of what its scatter updates.
 bool updates_in_place(tx::DispatchOp region) {
@@ -493,6 +510,9 @@ FailureOr<GenericKernel> GenericKernel::read(tx::DispatchOp region, const Worker
       if (updates) kernel.split_.parts = std::clamp<int64_t>(*updates, 1, kernel.split_.parts);
     } else if (extent && updates)
       kernel.split_.parts = std::max(kernel.split_.parts, *extent / (4 * std::max<int64_t>(1, *updates)));
+    // A subgroup goes through a long line together.
+    const bool is_long = along + 1 == domain.getParallelRank() && extent && *extent >= 32 * subgroup_parts;
+    if (workers.are_threads && is_long && !kernel.split_.in_place) kernel.split_.parts = std::max(kernel.split_.parts, subgroup_parts);
     if (extent) kernel.split_.parts = std::clamp<int64_t>(*extent, 1, kernel.split_.parts);
     kernel.extents_[along] = getAffineConstantExpr(kernel.split_.parts, region.getContext());
   }

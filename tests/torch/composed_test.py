@@ -63,6 +63,30 @@ class Composed(unittest.TestCase):
 
         self.check(lambda x: [f.adaptive_avg_pool3d(x, (2, 4, 3)), f.adaptive_avg_pool2d(x[:, :, 0], (4, 3))], torch.randn(0, 3, 5, 6, 7))
 
+    def test_places_of_largest(self):
+        """Of equal elements the first one counts, of NaNs the last one, and never a pad."""
+        f = nn.functional
+        given = torch.randint(-2, 3, (2, 3, 9, 11)).float()
+        given[given == 2] = float("nan")
+        given[:, 1] = -float("inf")
+        given[0, 0, ::2] = given[0, 0, ::2].nan_to_num(1)
+        windows = [dict(kernel_size=3, stride=2, padding=1), dict(kernel_size=(2, 3), stride=(1, 2), padding=(1, 0)), dict(kernel_size=2, ceil_mode=True),
+                   dict(kernel_size=3, stride=2, padding=1, dilation=2, ceil_mode=True), dict(kernel_size=4, stride=3, padding=2, dilation=(1, 3)),
+                   dict(kernel_size=5, stride=2, padding=2)]
+        for type in (torch.float32, torch.float64, torch.bfloat16):
+            for window in windows:
+                x = given.to(type)
+
+                def places(x, window=window):
+                    return [*f.max_pool2d(x, **window, return_indices=True), *f.max_pool2d(x[0], **window, return_indices=True)]
+
+                torch._dynamo.reset()
+                compiled = torch.compile(places, backend=heddle.torch.backend, fullgraph=True)
+                with self.subTest(type=type, window=window):
+                    for ours, eager in zip(compiled(x), places(x), strict=True):
+                        torch.testing.assert_close(ours, eager, rtol=0, atol=0, equal_nan=True)
+        self.check(lambda x: [*f.max_pool3d(x, 2, 1, return_indices=True), *f.max_pool3d(x, 3, return_indices=True)], torch.randn(2, 3, 5, 6, 7))
+
     def test_samples_of_images_and_volumes(self):
         def function(x, grid):
             modes = ("bilinear", "nearest", "bicubic") if x.ndim == 4 else ("bilinear", "nearest")

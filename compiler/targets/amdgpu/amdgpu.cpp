@@ -151,6 +151,7 @@ class AmdgpuTarget final : public Target {
   std::string family() const override { return "hip"; }
   const Strategies& strategies() const override { return strategies_; }
   int64_t results_at_once() const override { return 256; }
+  int64_t neighbors_at_once() const override { return amdgpu::subgroup_size; }
 
   FailureOr<std::vector<char>> generate(ModuleOp kernels) const override {
     if (failed(lower_to_llvm(kernels))) return failure();

@@ -211,6 +211,7 @@ class CudaTarget final : public Target {
   std::string family() const override { return "cuda"; }
   const Strategies& strategies() const override { return strategies_; }
   int64_t results_at_once() const override { return 256; }
+  int64_t neighbors_at_once() const override { return subgroup_size; }
   std::string identity() const override {
     return Target::identity() + (math_ == Math::fast ? " fast " : " strict ") + std::to_string(limit_);
   }

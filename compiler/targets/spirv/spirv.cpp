@@ -317,6 +317,7 @@ class SpirvTarget final : public Target {
   std::string family() const override { return "level_zero"; }
   const Strategies& strategies() const override { return strategies_; }
   int64_t results_at_once() const override { return 256; }
+  int64_t neighbors_at_once() const override { return subgroup_size; }
 
   FailureOr<std::vector<char>> generate(ModuleOp kernels) const override {
     if (failed(convert(kernels, level_))) return failure();

@@ -20,12 +20,6 @@ TermId NameTerms::compare(const std::string& kind, TermId a, TermId b, bool no_s
   return terms_.compare(of_floats ? Op::kCompareF : Op::kCompareI, found->second[of_floats ? 0 : no_sign ? 2 : 1], a, b);
 }
 
-TermId NameTerms::faster_max(TermId a, TermId b, bool no_sign) {
-  const Scalar type = terms_[a].type;
-  if (is_float(type)) return terms_.select(terms_.compare(Op::kCompareF, Predicate::kGreater, a, b), a, b);
-  return terms_.instruction(no_sign ? Op::kMaxUI : Op::kMaxSI, type, {a, b});
-}
-
 TermId NameTerms::combined(const std::string& kind, TermId a, TermId b, bool no_sign) {
   const Scalar type = terms_[a].type;
   const bool real = is_float(type);

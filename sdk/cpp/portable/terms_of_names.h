@@ -73,7 +73,6 @@ class NameTerms {
   TermId power(TermId x, double exponent);
   TermId random_bits(TermId index, TermId seed);
   TermId combined(const std::string& kind, TermId a, TermId b, bool no_sign);
-  TermId faster_max(TermId a, TermId b, bool no_sign);
   TermId identity(const std::string& kind, Scalar type, bool no_sign);
 
   // terms_of_reductions.cpp

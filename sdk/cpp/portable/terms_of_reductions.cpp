@@ -190,7 +190,7 @@ TermId NameTerms::pool(const Use& use) {
     for (size_t i = 0; i < spatial; ++i) inside.push_back(terms_.inside(at[i + 1], from.extents[i + 1]));
     return terms_.all(inside);
   };
-  auto join = [&](TermId a, TermId b) { return is_max ? faster_max(a, b, no_sign) : combined("sum", a, b, no_sign); };
+  auto join = [&](TermId a, TermId b) { return combined(is_max ? "max" : "sum", a, b, no_sign); };
   const Scalar type = computed_as(from.type);
   if (type == Scalar::kI1) throw Disagreement{kNotSummed};
   const TermId result = fold(

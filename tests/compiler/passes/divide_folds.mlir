@@ -54,6 +54,20 @@ func.func @columns(%x: tensor<768x48x200xf32>) -> tensor<200xf32> {
 
 // -----
 
+// A workgroup of a GPU computes 32 neighbors, so 64 of them need 128 parts each, of which the longest dimension gives 112.
+// CHECK-LABEL: @channels
+// CHECK: %[[PARTS:.*]] = tx.reshape %arg0 : tensor<32x112x112x64xf32> -> tensor<32x112x1x112x64xf32>
+// CHECK: %[[SUMS:.*]] = tx.reduce sum %[[PARTS]] {axes = array<i64: 0, 2, 3>} : tensor<32x112x1x112x64xf32> -> tensor<112x64xf32>
+// CHECK: tx.reduce sum %[[SUMS]] {axes = array<i64: 0>} : tensor<112x64xf32> -> tensor<64xf32>
+module attributes {tx.families = ["cuda"]} {
+func.func @channels(%x: tensor<32x112x112x64xf32>) -> tensor<64xf32> {
+  %0 = tx.reduce sum %x {axes = array<i64: 0, 1, 2>} : tensor<32x112x112x64xf32> -> tensor<64xf32>
+  return %0 : tensor<64xf32>
+}
+}
+
+// -----
+
 // Too short to be worth it, of enough results, of a number of elements that nothing divides, of integers whose mean is truncated, of unknown length.
 // CHECK-LABEL: @whole
 // CHECK-NOT: tx.reshape
