@@ -68,9 +68,12 @@ Failure parse_targets(std::string_view text, Options& options) {
 }
 
 Failure parse_math(std::string_view text, heddle::targets::Math& math) {
-  if (text == "fast") math = heddle::targets::Math::fast;
-  if (text.empty() || text == "default" || text == "strict" || text == "fast") return {};
-  return {HEDDLE_STATUS_INVALID_ARGUMENT, "compiler: math policy '" + std::string(text) + "' is not known; use strict, default or fast"};
+  using heddle::targets::Math;
+  if (text == "fast") math = Math::fast;
+  if (text == "fast-convolutions") math = Math::fast_convolutions;
+  if (text.empty() || text == "default" || text == name_of(Math::strict) || text == name_of(math)) return {};
+  return {HEDDLE_STATUS_INVALID_ARGUMENT,
+          "compiler: math policy '" + std::string(text) + "' is not known; use strict, default, fast or fast-convolutions"};
 }
 
 Failure compile(const heddle_compile_params_t& params) {

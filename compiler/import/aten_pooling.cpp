@@ -149,8 +149,8 @@ void largest(Op& op) {
   const auto planes = ArrayRef<AffineExpr>(extents).take_back(spatial);
   const auto plane = tx::static_extent(op.node.count_of(planes));
   const bool compares = Op::is_float(Op::element_of(x)) && !taps.empty() && plane && *plane <= std::numeric_limits<int32_t>::max() / 2;
-  const std::vector<Value> made = op.by_onnx("MaxPool", {Operand{x, {}, 0}}, wants_places && !compares ? 2 : 1,
-                                             [&](onnx::NodeProto& node) { set_window(node, p); });
+  const std::vector<Value> made =
+      op.by_onnx("MaxPool", {Operand{x, {}, 0}}, wants_places && !compares ? 2 : 1, [&](onnx::NodeProto& node) { set_window(node, p); });
   op.set(op.node.reshape(made[0], op.result_extents(0)), 0);
   if (!wants_places) return;
   if (compares) {

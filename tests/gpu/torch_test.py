@@ -233,6 +233,28 @@ class Torch(GpuTestCase):
         for got, wanted in zip(*found):
             self.close(got, wanted)
 
+    def test_products_in_tf32_where_pytorch_allows_it(self):
+        convolution, linear = nn.Conv2d(64, 64, 3, padding=1).to(DEVICE), nn.Linear(512, 512).to(DEVICE)
+        image, rows = torch.randn(8, 64, 32, 32, device=DEVICE), torch.randn(256, 512, device=DEVICE)
+
+        def both(image, rows):
+            return convolution(image), linear(rows)
+
+        wanted = copy.deepcopy(convolution).double()(image.double()), copy.deepcopy(linear).double()(rows.double())
+        products, convolutions = torch.backends.cuda.matmul, torch.backends.cudnn
+        for of_products, of_convolutions in ((False, False), (False, True), (True, True)):
+            with self.subTest(products=of_products, convolutions=of_convolutions):
+                products.allow_tf32, convolutions.allow_tf32 = of_products, of_convolutions
+                try:
+                    torch._dynamo.reset()
+                    with torch.no_grad():
+                        got = self.compiled(both)(image, rows)
+                finally:
+                    products.allow_tf32 = convolutions.allow_tf32 = False
+                for result, exact, is_rounded in zip(got, wanted, (of_convolutions, of_products), strict=True):
+                    error = float((result.double() - exact).abs().max() / exact.abs().max())
+                    self.assertTrue(1e-5 < error < 2e-3 if is_rounded else error < 3e-6, f"the error is {error}, with TF32: {is_rounded}")
+
     def test_scaled_steps_in_f16(self):
         """With a scaler of the loss, no farther from f32 than eager mode in f16, within a factor; a step whose gradients overflow is left out."""
         batches = [torch.randn(32, 256, device=DEVICE) for _ in range(10)]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""torch.compile(backend="heddle") under autocast on a CPU: results and gradients have the types of eager mode, and are as near to those in f64. Skipped without
-PyTorch (tools/dev/setup --torch)."""
+"""torch.compile(backend="heddle") under autocast on a CPU: results and gradients have the types of eager mode, and are as near to those in f64. What PyTorch's
+settings about TF32 become. Skipped without PyTorch (tools/dev/setup --torch)."""
 import copy
 import os
 import tempfile
@@ -13,6 +13,9 @@ except ImportError:
     torch = None
 else:
     import heddle.torch
+    from heddle.torch import _precision
+    from heddle.torch._program import settings
+    from torch.fx.experimental.proxy_tensor import make_fx
 
 CACHE = tempfile.TemporaryDirectory(prefix="heddle-torch-test-")
 os.environ["HEDDLE_TORCH_CACHE"] = CACHE.name
@@ -115,6 +118,37 @@ class Autocast(unittest.TestCase):
         self.assertLess(losses[0][-1], losses[0][0] / 2)
         for a, b in zip(*losses, strict=True):
             self.assertAlmostEqual(a, b, delta=0.01 * losses[1][0])
+
+
+@unittest.skipIf(torch is None, "PyTorch is not installed; tools/dev/setup --torch installs it")
+class Precision(unittest.TestCase):
+    def setUp(self):
+        products, convolutions = torch.backends.cuda.matmul, torch.backends.cudnn.conv
+        self.addCleanup(setattr, products, "fp32_precision", products.fp32_precision)
+        self.addCleanup(setattr, convolutions, "fp32_precision", convolutions.fp32_precision)
+
+    def test_the_settings_choose_the_policy_of_a_graph(self):
+        def both(x, filters, matrix):
+            return nn.functional.conv2d(x, filters).flatten(1) @ matrix
+
+        with_convolution = make_fx(both)(torch.randn(1, 2, 4, 4), torch.randn(3, 2, 3, 3), torch.randn(12, 5)).graph.nodes
+        without = make_fx(torch.mm)(torch.randn(2, 3), torch.randn(3, 2)).graph.nodes
+        wanted = {("ieee", "tf32"): ("fast-convolutions", ""), ("tf32", "tf32"): ("fast", "fast"), ("tf32", "ieee"): ("", "fast"), ("ieee", "ieee"): ("", "")}
+        for (products, convolutions), policies in wanted.items():
+            torch.backends.cuda.matmul.fp32_precision, torch.backends.cudnn.conv.fp32_precision = products, convolutions
+            with self.subTest(products=products, convolutions=convolutions):
+                self.assertEqual(tuple(_precision.math_of(nodes, torch.device("cuda")) for nodes in (with_convolution, without)), policies)
+                self.assertEqual(_precision.math_of(with_convolution, torch.device("cpu")), "")
+
+    def test_settings_that_pytorch_does_not_say(self):
+        torch.backends.cuda.matmul.allow_tf32 = False
+        torch.backends.cuda.matmul.fp32_precision = "tf32"
+        with self.assertRaises(RuntimeError):
+            torch.get_float32_matmul_precision()
+        self.assertIn((True, _precision.allowed()[1]), settings())
+        torch._dynamo.reset()
+        compiled = torch.compile(torch.sin, backend=heddle.torch.backend)
+        torch.testing.assert_close(compiled(torch.ones(3)), torch.ones(3).sin())
 
 
 if __name__ == "__main__":

@@ -87,8 +87,10 @@ void CompileFlags::add_to(Flags& flags) {
               "a weight has another name in the file of --params-in; with :transposed at the end, it is the transposed matrix; one * "
               "on each side stands for the same text",
               "MODEL_NAME=[SCOPE=]FILE_NAME");
-  flags.choice("--math", math, {"strict", "default", "fast"},
-               "floating-point policy of kernels; fast: on CUDA, f32 products in TF32; default: same as strict");
+  flags.choice("--math", math, {"strict", "default", "fast", "fast-convolutions"},
+               "floating-point policy of kernels; fast: on CUDA, f32 products in TF32; fast-convolutions: those of convolutions alone; "
+               "default: same as "
+               "strict");
   flags.count("--threads", threads, "threads of the compiler (0: all cores)", 0, 4096);
   flags.text("--cache", cache, "directory of the kernel cache (default: the user's cache directory)", "DIRECTORY");
 }

@@ -43,7 +43,7 @@ Roofline::Roofline(const Json& module_report, const std::map<std::string, int64_
   for (const Json& region : array(report, "regions")) {
     if (array(region, "families") == families) regions_.try_emplace(text(region, "region"), &region);
   }
-  is_fast_ = text(report, "math") == "fast";
+  is_fast_ = text(report, "math").starts_with("fast");
 }
 
 std::optional<double> Roofline::amount(const Json& region, const char* field) const {

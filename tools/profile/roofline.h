@@ -38,7 +38,7 @@ class Roofline {
   const std::map<std::string, int64_t>& symbols_;
   const std::map<std::string, Peaks>& peaks_;
   std::map<std::string, const Json*> regions_;  // of the compiler's report, by the first word of their names
-  bool is_fast_ = false;                        // --math fast
+  bool is_fast_ = false;                        // --math fast or fast-convolutions
 };
 
 }  // namespace heddle::tool

@@ -212,9 +212,7 @@ class CudaTarget final : public Target {
   const Strategies& strategies() const override { return strategies_; }
   int64_t results_at_once() const override { return 256; }
   int64_t neighbors_at_once() const override { return subgroup_size; }
-  std::string identity() const override {
-    return Target::identity() + (math_ == Math::fast ? " fast " : " strict ") + std::to_string(limit_);
-  }
+  std::string identity() const override { return Target::identity() + " " + name_of(math_) + " " + std::to_string(limit_); }
   FailureOr<std::vector<char>> generate(ModuleOp unit) const override { return lower_to_ptx(unit, chip_); }
   FailureOr<std::vector<char>> link(ArrayRef<ArrayRef<char>> units, ArrayRef<LinkedKernel> kernels, Location) const override {
     return join_ptx(units, kernels);

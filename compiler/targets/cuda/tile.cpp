@@ -145,8 +145,8 @@ std::optional<TiledContraction> TiledContraction::read(Operation* root, Math mat
   const unsigned most_bits = shape.element.isF32() ? 16 : 8;
   bool is_quantized = llvm::isa<IntegerType>(shape.rhs_element) && shape.rhs_element.getIntOrFloatBitWidth() <= most_bits;
   if (!known_type || (shape.converts() && !is_quantized) || (zero && !shape.zero)) return std::nullopt;
-  shape.tensor_cores = !shape.element.isF32() || math == Math::fast;
   auto conv = llvm::dyn_cast<tx::ConvOp>(root);
+  shape.tensor_cores = !shape.element.isF32() || math == Math::fast || (conv && math == Math::fast_convolutions);
   if (!(conv ? read_conv(conv, *lhs, *rhs, shape) : read_matmul(llvm::cast<tx::MatmulOp>(root), *lhs, *rhs, shape))) return std::nullopt;
   if (shape.depth() < shortest_sum || shape.depth() > most_depth || shape.columns < fewest_columns) return std::nullopt;
   return shape;

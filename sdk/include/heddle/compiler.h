@@ -51,8 +51,8 @@ typedef struct heddle_compile_params {
   const heddle_string_t* slots;  /* "@slot=family": code for this slot is made only for that family of the targets */
   heddle_string_t affinity_path; /* text: where every op's operands and results are, and why; empty: none */
   /* What kernels may do to floats. "strict": products and sums in the operands' type or a wider one. "fast": on CUDA, products of f32 round
-   * their operands to TF32 (10 bits of mantissa) for the tensor cores, sums stay f32; on the CPU nothing changes. "default" or empty:
-   * strict. */
+   * their operands to TF32 (10 bits of mantissa) for the tensor cores, sums stay f32; on the CPU nothing changes. "fast-convolutions": the
+   * same for the products of convolutions alone. "default" or empty: strict. */
   heddle_string_t math;
   /* Manifests of plugins with operators (kind "library"), or directories of such manifests: their [[operator]] tables define the inputs and
    * outputs of operators of custom domains. The plugins themselves are not needed. Since ABI 0.2. */

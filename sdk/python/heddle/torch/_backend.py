@@ -14,7 +14,7 @@ import torch
 from torch._dynamo.backends.common import aot_autograd
 
 from .. import CompileError
-from . import _fused, _products, _random, _skipped, _text, _traces, _tracing
+from . import _fused, _precision, _products, _random, _skipped, _text, _traces, _tracing
 from ._breaks_hints import for_fallback
 from ._calls import Interface, Module, dense
 from ._decompositions import DECOMPOSITIONS, as_operators
@@ -171,7 +171,8 @@ class _Compiled:
             [tuple(as_number(one.shape[d]) for d in order or range(one.ndim)) for one, order in zip(results, orders)], [one.dtype for one in results],
             [one.device for one in results], updates, writer.symbols, self._slots.add() if writer.symbols else -1,
             [None if order is None else tuple(order) for order in orders],
-            [i for i, node in enumerate(piece.inputs) if node in donated and node.meta["val"].device == self._device]))
+            [i for i, node in enumerate(piece.inputs) if node in donated and node.meta["val"].device == self._device],
+            _precision.math_of(piece.nodes, self._device)))
         self._spend({"texts": time.monotonic() - begin})
         try:
             path, is_new = module.open()

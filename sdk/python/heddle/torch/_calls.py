@@ -67,14 +67,16 @@ class Interface:
     carrier: int  # the slot of one more input, which has these symbols as extents; -1: there is none
     result_orders: list[tuple[int, ...] | None]  # in which the dimensions of each result come, and those of its shape are
     donated: list[int]  # inputs that nothing reads after the call
+    math: str  # --math of heddle compile; empty: as by default
 
     def compiled(self) -> tuple[str, bool]:
         """(path of the module's file, whether it was compiled now). Raises heddle.CompileError."""
         aliases = tuple(f"--alias=a{argument}=r{result}" for result, argument in sorted(self.updates.items()))
         donations = tuple(f"--donate=a{argument}" for argument in self.donated)
+        math = (f"--math={self.math}",) if self.math else ()
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "donating input")  # which saves nothing
-            return _cache.compiled(zlib.decompress(self.text).decode(), self.target, aliases + donations)
+            return _cache.compiled(zlib.decompress(self.text).decode(), self.target, aliases + donations + math)
 
 
 class Module:

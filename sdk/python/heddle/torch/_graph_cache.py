@@ -21,6 +21,7 @@ from typing import Any
 import torch
 
 from .. import _compiled_texts
+from . import _precision
 from ._calls import Module
 from ._records import Graph, logger, note
 from ._steps import Operator, Steps
@@ -227,7 +228,7 @@ def _reason_against(module: torch.fx.GraphModule) -> str | None:
 def settings() -> list[str]:
     """Settings that PyTorch's key does not have."""
     return [str(torch.get_default_dtype()), str(torch.get_default_device()), str(torch.is_inference_mode_enabled()), str(torch._C._get_mkldnn_enabled()),
-            str(torch._C._get_cudnn_enabled()), torch.compiler.config.cache_key_tag]
+            str(torch._C._get_cudnn_enabled()), str(_precision.allowed()), torch.compiler.config.cache_key_tag]
 
 
 def _tag(module: torch.fx.GraphModule) -> str:

@@ -16,11 +16,12 @@ import platform
 import sys
 import time
 import types
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 
+from . import _precision
 from ._facts import Unknown
 
 # Packages of which compiling itself imports modules, so which of them are there differs between a process that traced and one that did not.
@@ -69,18 +70,26 @@ def machine() -> list[Any]:
     return parts
 
 
+def _read(read: Callable[[], Any]) -> Any:
+    """None for allow_tf32 and the like once fp32_precision was set as well, since PyTorch refuses to say it then."""
+    try:
+        return read()
+    except RuntimeError:
+        return None
+
+
 def settings() -> list[Any]:
     """PyTorch's, as far as Python can read them and they are not among those that Dynamo guards or that keys of graphs have."""
     parts: list[Any] = []
     for name in sorted(one for one in list(sys.modules) if one == "torch.backends" or one.startswith("torch.backends.")):
         kind = type(sys.modules[name])
         properties = sorted(key for key, one in vars(kind).items() if isinstance(one, torch.backends.ContextProp))
-        parts += [(name, key, getattr(sys.modules[name], key)) for key in properties]
+        parts += [(name, key, _read(functools.partial(getattr, sys.modules[name], key))) for key in properties]
     matmul, state = torch.backends.cuda.matmul, torch._C
     parts += [(key, getattr(torch.backends.cuda, f"{key}_sdp_enabled")()) for key in ("flash", "mem_efficient", "math", "cudnn")]
-    parts += [(key, getattr(matmul, key)) for key in ("allow_tf32", "allow_fp16_reduced_precision_reduction", "allow_fp16_accumulation",
-                                                      "allow_bf16_reduced_precision_reduction")]
-    parts += [torch.get_float32_matmul_precision(), torch.backends.mha.get_fastpath_enabled(), torch.backends.opt_einsum.enabled,
+    parts += [(key, _read(functools.partial(getattr, matmul, key))) for key in ("allow_tf32", "allow_fp16_reduced_precision_reduction",
+                                                                                "allow_fp16_accumulation", "allow_bf16_reduced_precision_reduction")]
+    parts += [_precision.allowed(), _read(torch.get_float32_matmul_precision), torch.backends.mha.get_fastpath_enabled(), torch.backends.opt_einsum.enabled,
               torch.backends.opt_einsum.strategy, state._get_nnpack_enabled(), str(state._get_qengine()), torch.is_warn_always_enabled(),
               torch.utils.deterministic.fill_uninitialized_memory, state._get_tracing_state() is not None, sys.getrecursionlimit(),
               sorted((key, one) for key, one in vars(torch.__future__).items() if isinstance(one, bool)),
