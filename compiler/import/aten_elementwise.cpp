@@ -77,7 +77,7 @@ Value silu(Op& op, Value x) {
   return op.m.mul(x, op.unary<tx::SigmoidOp>(x));
 }
 Value erfc(Op& op, Value x) {
-  return op.m.sub(op.m.number(x, 1), op.unary<tx::ErfOp>(x));
+  return complement_of_erf(op.node, x);
 }
 Value expm1(Op& op, Value x) {
   return exp_minus_one(op.node, x);

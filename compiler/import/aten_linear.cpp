@@ -27,9 +27,10 @@ Value scaled(Op& op, Value value, const char* name) {
   if (is_factor(op, name, 1)) return value;
   return op.m.mul(value, op.m.number(value, op.number(name)));
 }
-// beta * self + alpha * a @ b. With beta 0, self does not count, not even its NaN.
+// beta * self + alpha * a @ b. With beta 0, self does not count, not even its NaN, nor does the product with alpha 0.
 void add_product(Op& op, const char* first, const char* second) {
-  Value product = scaled(op, product_of(op, op.tensor(first), op.tensor(second)), "alpha");
+  Value product = product_of(op, op.tensor(first), op.tensor(second));
+  product = is_factor(op, "alpha", 0) ? op.m.number(product, 0) : scaled(op, product, "alpha");
   if (is_factor(op, "beta", 0)) return op.set(product);
   Value added = op.node.broadcast(scaled(op, op.tensor("self"), "beta"), Op::extents_of(product));
   op.set(op.m.add(product, added));

@@ -2,6 +2,7 @@
 // Element-wise operators, with numpy's broadcasting made explicit.
 #include <limits>
 
+#include "compiler/import/onnx_arithmetic.h"
 #include "compiler/import/onnx_broadcast.h"
 #include "compiler/import/onnx_checks.h"
 #include "compiler/import/onnx_narrow.h"
@@ -198,20 +199,44 @@ AffineExpr remainder_of(Node& node, AffineExpr x, AffineExpr y, bool of_dividend
   return node.computed(difference(x, product(quotient(x, *known_y), y)));
 }
 
-// For floats, with the dividend's sign. In f64, in which a quotient of f32 up to 2^29 times the divisor is exact.
+// What is left of a float, not negative, after it was divided by another one: exactly, for quotients below 2^53. Both are f64.
+Value rest_after_division(Node& node, Value whole, Value by) {
+  Arithmetic m(node);
+  Value zero = m.number(whole, 0), times = m.floor(m.div(whole, by)), product = m.mul(times, by);
+  // The error of the product, by halves of the factors' digits (T. J. Dekker).
+  auto halves = [&](Value value) {
+    Value large = m.mul(value, m.number(value, 134217729)), high = m.sub(large, m.sub(large, value));
+    return std::pair(high, m.sub(value, high));
+  };
+  auto [times_high, times_low] = halves(times);
+  auto [by_high, by_low] = halves(by);
+  Value error = m.add(m.sub(m.mul(times_high, by_high), product), m.mul(times_high, by_low));
+  error = m.add(m.add(error, m.mul(times_low, by_high)), m.mul(times_low, by_low));
+  Value rest = m.sub(m.sub(whole, product), error);
+  // The quotient may have been rounded to the next integer.
+  rest = m.select(m.compare(tx::CompareKind::lt, rest, zero), m.add(rest, by), rest);
+  rest = m.select(m.compare(tx::CompareKind::ge, rest, by), m.sub(rest, by), rest);
+  return m.select(m.compare(tx::CompareKind::lt, whole, by), whole, rest);  // also for a dividend that is divided by infinity
+}
+
+// For floats, with the dividend's sign; exact for quotients below 2^100. In f64.
 Value float_remainder(Node& node, Value x, Value y) {
+  Arithmetic m(node);
   RankedTensorType type = Node::type_of(x), wide = tx::with_element_type(type, node.builder.getF64Type());
   auto widened = [&](Value value) { return type == wide ? value : node.make<tx::CastOp>(wide, value); };
   x = widened(x);
-  Value whole = node.make<tx::AbsOp>(wide, x), by = node.make<tx::AbsOp>(wide, widened(y)), zero = node.splat(wide, 0);
-  Value times = node.make<tx::FloorOp>(wide, node.make<tx::DivOp>(wide, whole, by));
-  Value rest = node.make<tx::SubOp>(wide, whole, node.make<tx::MulOp>(wide, times, by));
-  auto is = [&](tx::CompareKind kind, Value a, Value b) { return compared(node, kind, a, b); };
-  // the quotient may have been rounded up
-  rest = node.make<tx::SelectOp>(wide, is(tx::CompareKind::lt, rest, zero), node.make<tx::AddOp>(wide, rest, by), rest);
-  Value keeps = is(tx::CompareKind::lt, whole, by);  // also for a dividend that is divided by infinity
-  rest = node.make<tx::SelectOp>(wide, keeps, whole, rest);
-  rest = node.make<tx::SelectOp>(wide, is(tx::CompareKind::lt, x, zero), node.make<tx::NegOp>(wide, rest), rest);
+  Value whole = m.abs(x), by = m.abs(widened(y)), zero = m.number(x, 0), one = m.number(x, 1);
+  // Halves of very large numbers would be infinite.
+  Value is_large = m.compare(tx::CompareKind::gt, whole, m.number(x, 0x1p900));
+  Value scale = m.select(is_large, m.number(x, 0x1p-200), one), back = m.select(is_large, m.number(x, 0x1p200), one);
+  if (type == wide) {
+    whole = m.mul(whole, scale);
+    by = m.mul(by, scale);
+  }
+  Value rest = rest_after_division(node, rest_after_division(node, whole, m.mul(by, m.number(by, 0x1p48))), by);
+  rest = m.select(m.compare(tx::CompareKind::ge, rest, by), zero, m.select(m.compare(tx::CompareKind::lt, rest, zero), zero, rest));
+  if (type == wide) rest = m.mul(rest, back);
+  rest = m.select(m.compare(tx::CompareKind::lt, x, zero), m.sub(m.number(x, -0.0), rest), rest);
   return type == wide ? rest : node.make<tx::CastOp>(type, rest);
 }
 

@@ -543,7 +543,7 @@ Complex square_of(Op& op, Complex a) {
   return multiply(op, a, a);
 }
 Value complement_of_erf(Op& op, Value x) {
-  return sub(op, op.number(x, 1), unary<tx::ErfOp>(op, x));
+  return import::complement_of_erf(op.node, x);
 }
 Value sinh_of(Op& op, Value x) {
   return hyperbolic(op, x).second;

@@ -260,7 +260,9 @@ Value emit_scalar_body(OpBuilder& builder, Location location, Operation* op, Val
       .Case([&](tx::CastOp) -> Value {
         Type target = llvm::cast<RankedTensorType>(op->getResult(0).getType()).getElementType();
         Body to(builder, location, body.like(compute_type(target)));
-        return cast(body, to, x, element, target);
+        Value made = cast(body, to, x, element, target);
+        const bool is_rounded = to.is_float() && compute_type(target) != target && element != target;
+        return is_rounded ? to.make<arith::ExtFOp>(to.type(), to.make<arith::TruncFOp>(to.like(target), made)) : made;
       })
       .Default([&](Operation*) -> Value { return unsupported(); });
 }

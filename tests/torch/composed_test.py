@@ -63,6 +63,31 @@ class Composed(unittest.TestCase):
 
         self.check(lambda x: [f.adaptive_avg_pool3d(x, (2, 4, 3)), f.adaptive_avg_pool2d(x[:, :, 0], (4, 3))], torch.randn(0, 3, 5, 6, 7))
 
+    def test_numbers_that_are_easily_lost(self):
+        inf, nan = float("inf"), float("nan")
+
+        def same(function, *arguments, rtol=0.0):
+            torch._dynamo.reset()
+            compiled = torch.compile(function, backend=heddle.torch.backend, fullgraph=True)
+            torch.testing.assert_close(compiled(*arguments), function(*arguments), rtol=rtol, atol=0, equal_nan=True)
+
+        # Remainders are exact, however long the quotient is.
+        x = torch.tensor([1., 1., 1., 6., -1., -7.5, 1e15, 3e17, 1e300, inf, 5., nan, 1., -0., 0.3], dtype=torch.float64)
+        y = torch.tensor([0.1, 0.2, 0.01, 0.6, 0.1, 2., 0.7, 6.2831855, 1e299, 2., inf, 1., 0., 3., 0.1], dtype=torch.float64)
+        for function in (torch.floor_divide, torch.remainder, torch.fmod):
+            same(function, x, y)
+            same(function, x.float().clamp(-1e30, 1e30), y.float().clamp(max=1e30))
+        same(lambda x: [x % 6.2831855, x // 0.1], torch.tensor([1e15, 1e17, 1e20, 0.5]))
+        # 1 - erf(x) has no digits left from 4 on.
+        for dtype, rtol in ((torch.float32, 3e-6), (torch.float64, 1e-12)):
+            same(torch.erfc, torch.cat([torch.linspace(-6, 9, 301), torch.tensor([inf, -inf, nan, 2.5])]).to(dtype), rtol=rtol)
+        # What is cast to 16 bits has 16 bits.
+        x = torch.tensor([1e5, 70000, 1e-8, 0.1, 1.01, -inf, nan])
+        same(lambda x: [x.half().float(), x.half().isinf(), x - x.bfloat16().float(), x.bfloat16() * 2, x.double().half().double()], x)
+        same(lambda n: n.half().float(), torch.tensor([70000, 2049]))
+        # A factor of 0 leaves the product out.
+        same(lambda x: torch.addmm(torch.ones(2, 2), x, x.T, alpha=0), torch.tensor([[nan, 1.], [inf, 1.]]))
+
     def test_places_of_largest(self):
         """Of equal elements the first one counts, of NaNs the last one, and never a pad."""
         f = nn.functional

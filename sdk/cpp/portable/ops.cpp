@@ -35,7 +35,9 @@ constexpr KnownOp kOpsOfModels[] = {
      "x",
      "dimensions of extent 1 and new ones are repeated",
      {{"dimensions", kIntegers, "the dimension of the result that each of x becomes"}}},
-    {"cast", 1, "x", "another element type; floats to integers truncate, and what does not fit becomes the nearest value that does"},
+    {"cast", 2, "x",
+     "another element type; f16 and bf16 are rounded to, floats to integers truncate, and what does not fit becomes the nearest value that "
+     "does"},
     {"ceil", 1, "x", "rounded up"},
     {"compare",
      1,

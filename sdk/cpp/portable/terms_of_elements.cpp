@@ -70,6 +70,13 @@ TermId NameTerms::power(TermId x, double exponent) {
 }
 
 TermId NameTerms::cast(TermId x, heddle_element_type_t from, heddle_element_type_t to) {
+  const TermId made = cast_as_computed(x, from, to);
+  const Scalar stored = stored_as(to), computed = computed_as(to);
+  if (stored == computed || !is_float(computed) || from == to) return made;
+  return terms_.instruction(Op::kExtF, computed, {terms_.instruction(Op::kTruncF, stored, {made})});
+}
+
+TermId NameTerms::cast_as_computed(TermId x, heddle_element_type_t from, heddle_element_type_t to) {
   const Scalar source = computed_as(from), target = computed_as(to);
   auto make = [&](Op op) { return terms_.instruction(op, target, {x}); };
   if (is_float(source) && is_float(target)) return source == target ? x : make(source == Scalar::kF32 ? Op::kExtF : Op::kTruncF);

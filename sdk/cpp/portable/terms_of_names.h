@@ -67,6 +67,7 @@ class NameTerms {
   // terms_of_elements.cpp
   TermId element_wise(const NamedOp& op, const Value& result, const TermIds& x);
   TermId cast(TermId x, heddle_element_type_t from, heddle_element_type_t to);
+  TermId cast_as_computed(TermId x, heddle_element_type_t from, heddle_element_type_t to);
   TermId bit_cast(TermId x, heddle_element_type_t from, heddle_element_type_t to);
   TermId compare(const std::string& kind, TermId a, TermId b, bool no_sign);
   TermId divided(TermId a, TermId b, bool no_sign);
