@@ -69,9 +69,12 @@ Failure parse_targets(std::string_view text, Options& options) {
 
 Failure parse_math(std::string_view text, heddle::targets::Math& math) {
   using heddle::targets::Math;
-  if (text == "fast") math = Math::fast;
-  if (text == "fast-convolutions") math = Math::fast_convolutions;
-  if (text.empty() || text == "default" || text == name_of(Math::strict) || text == name_of(math)) return {};
+  if (text.empty() || text == "default") return {};
+  for (Math one : {Math::strict, Math::fast_convolutions, Math::fast}) {
+    if (text != name_of(one)) continue;
+    math = one;
+    return {};
+  }
   return {HEDDLE_STATUS_INVALID_ARGUMENT,
           "compiler: math policy '" + std::string(text) + "' is not known; use strict, default, fast or fast-convolutions"};
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Pools over windows, and their gradients.
+#include <algorithm>
 #include <limits>
 
 #include "compiler/import/aten_program.h"
@@ -87,9 +88,9 @@ Value compared_places(Op& op, Value x, Value y, const Pooling& p, const std::vec
   }
   const Type element = Op::element_of(x), i32 = op.builder.getI32Type();
   const double lowest = -std::numeric_limits<double>::infinity();
-  Value whole = op.make<tx::PadOp>(op.node.tensor_type(padded, element), x, low, high, llvm::APFloat(lowest));
+  Value whole = padded == from ? x : op.make<tx::PadOp>(op.node.tensor_type(padded, element), x, low, high, llvm::APFloat(lowest));
   // Where each window begins, and how far its first element that is not a pad is from there.
-  Value origin = op.node.splat(op.node.tensor_type(to, i32), 0), first = origin;
+  Value origin = op.node.splat(op.node.tensor_type(to, i32), 0), pads = origin;
   for (size_t d = 0; d < spatial; ++d) {
     auto number = [&](Value like, int64_t value) { return op.m.number(like, static_cast<double>(value)); };
     Value start = op.m.iota({to[2 + d]}, 0, i32), zero = number(start, 0);
@@ -100,7 +101,7 @@ Value compared_places(Op& op, Value x, Value y, const Pooling& p, const std::vec
       return op.m.add(op.m.mul(place, op.m.extent(from[2 + d], place)), op.m.spread(along, to, {static_cast<int64_t>(2 + d)}));
     };
     origin = further(origin, start);
-    first = further(first, skipped);
+    pads = further(pads, skipped);
   }
   std::vector<Value> parts, places;
   for (const std::vector<int64_t>& tap : taps) {
@@ -115,27 +116,42 @@ Value compared_places(Op& op, Value x, Value y, const Pooling& p, const std::vec
   }
   Value found = op.m.number(origin, 0);
   for (size_t i = taps.size(); i-- > 0;) found = op.m.select(op.m.compare(tx::CompareKind::eq, parts[i], y), places[i], found);
-  found = op.m.select(op.m.compare(tx::CompareKind::eq, y, op.m.number(y, lowest)), first, found);  // rather than a pad
+  found = op.m.select(op.m.compare(tx::CompareKind::eq, y, op.m.number(y, lowest)), pads, found);  // rather than a pad
   for (size_t i = 0; i < taps.size(); ++i) found = op.m.select(op.m.compare(tx::CompareKind::ne, parts[i], parts[i]), places[i], found);
   return op.converted(op.m.add(origin, found), op.builder.getI64Type());
 }
 
-// The taps of a window, the last dimension counts fastest; none if there are too many to compare each.
+// The taps of a window, the last dimension counting fastest; none if they are too many to compare one by one.
 std::vector<std::vector<int64_t>> few_taps(const Pooling& p) {
-  constexpr size_t most = 32;
-  std::vector<std::vector<int64_t>> taps{{}};
-  for (int64_t kernel : p.kernel) {
-    std::vector<std::vector<int64_t>> longer;
-    for (const std::vector<int64_t>& tap : taps) {
-      for (int64_t i = 0; i < kernel && longer.size() <= most; ++i) {
-        longer.push_back(tap);
-        longer.back().push_back(i);
-      }
+  constexpr int64_t most = 32;
+  int64_t count = 1;
+  for (size_t d = 0; d < p.kernel.size(); ++d) {
+    if (p.kernel[d] > most) return {};
+    count *= p.kernel[d];
+  }
+  if (count > most) return {};
+  std::vector<std::vector<int64_t>> taps(static_cast<size_t>(count), p.kernel);
+  for (int64_t i = 0; i < count; ++i) {
+    int64_t rest = i;
+    for (size_t d = p.kernel.size(); d-- > 0;) {
+      taps[static_cast<size_t>(i)][d] = rest % p.kernel[d];
+      rest /= p.kernel[d];
     }
-    if (longer.size() > most) return {};
-    taps = std::move(longer);
   }
   return taps;
+}
+
+// Whether the places of a window's taps fit into 32 bits.
+bool fits_places(const Pooling& p, ArrayRef<AffineExpr> plane) {
+  constexpr int64_t most = int64_t{1} << 30;
+  int64_t size = 1, reach = 0;
+  for (auto [d, extent] : llvm::enumerate(plane)) {
+    const std::optional<int64_t> known = tx::static_extent(extent);
+    if (!known || *known > most / std::max<int64_t>(size, 1)) return false;
+    size *= *known;
+    reach = reach * *known + (p.kernel[d] - 1) * p.dilations[d];
+  }
+  return reach < most;
 }
 
 // The places of PyTorch count the elements of one plane.
@@ -146,9 +162,8 @@ void largest(Op& op) {
   const bool wants_places = op.wants(1);
   const std::vector<std::vector<int64_t>> taps = few_taps(p);
   const Extents extents = Op::extents_of(x);
-  const auto planes = ArrayRef<AffineExpr>(extents).take_back(spatial);
-  const auto plane = tx::static_extent(op.node.count_of(planes));
-  const bool compares = Op::is_float(Op::element_of(x)) && !taps.empty() && plane && *plane <= std::numeric_limits<int32_t>::max() / 2;
+  const auto plane = ArrayRef<AffineExpr>(extents).take_back(spatial);
+  const bool compares = Op::is_float(Op::element_of(x)) && !taps.empty() && fits_places(p, plane);
   const std::vector<Value> made =
       op.by_onnx("MaxPool", {Operand{x, {}, 0}}, wants_places && !compares ? 2 : 1, [&](onnx::NodeProto& node) { set_window(node, p); });
   op.set(op.node.reshape(made[0], op.result_extents(0)), 0);
@@ -157,7 +172,7 @@ void largest(Op& op) {
     op.set(op.node.reshape(compared_places(op, x, made[0], p, taps), op.result_extents(1)), 1);
     return;
   }
-  Value size = op.m.extent(op.node.count_of(planes), made[1]);
+  Value size = op.m.extent(op.node.count_of(plane), made[1]);
   Value rest = op.m.sub(made[1], op.m.mul(op.m.div(made[1], size), size));
   op.set(op.node.reshape(rest, op.result_extents(1)), 1);
 }

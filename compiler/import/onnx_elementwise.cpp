@@ -2,6 +2,7 @@
 // Element-wise operators, with numpy's broadcasting made explicit.
 #include <limits>
 
+#include "compiler/import/float_functions.h"
 #include "compiler/import/onnx_arithmetic.h"
 #include "compiler/import/onnx_broadcast.h"
 #include "compiler/import/onnx_checks.h"
@@ -219,7 +220,8 @@ Value rest_after_division(Node& node, Value whole, Value by) {
   return m.select(m.compare(tx::CompareKind::lt, whole, by), whole, rest);  // also for a dividend that is divided by infinity
 }
 
-// For floats, with the dividend's sign; exact for quotients below 2^100. In f64.
+// For floats, with the dividend's sign, computed in f64. Exact for quotients below 2^100; beyond, some number between 0 and the divisor, or NaN if the
+// quotient overflows.
 Value float_remainder(Node& node, Value x, Value y) {
   Arithmetic m(node);
   RankedTensorType type = Node::type_of(x), wide = tx::with_element_type(type, node.builder.getF64Type());
@@ -234,9 +236,10 @@ Value float_remainder(Node& node, Value x, Value y) {
     by = m.mul(by, scale);
   }
   Value rest = rest_after_division(node, rest_after_division(node, whole, m.mul(by, m.number(by, 0x1p48))), by);
+  // Of longer quotients, it need only be a rest.
   rest = m.select(m.compare(tx::CompareKind::ge, rest, by), zero, m.select(m.compare(tx::CompareKind::lt, rest, zero), zero, rest));
   if (type == wide) rest = m.mul(rest, back);
-  rest = m.select(m.compare(tx::CompareKind::lt, x, zero), m.sub(m.number(x, -0.0), rest), rest);
+  rest = m.select(has_sign(node, x), node.make<tx::NegOp>(wide, rest), rest);
   return type == wide ? rest : node.make<tx::CastOp>(type, rest);
 }
 

@@ -296,7 +296,7 @@ def Tx_PoolKind : I32EnumAttr<"PoolKind", "pooling", [I32EnumAttrCase<"max", 0>,
 }
 def Tx_PoolOp : Tx_PureOp<"pool", [Tx_OnlyStages, Tx_TakesEpilogue]> {
   let summary = "pooling over windows, channels-last: [N, spatial..., C] -> [N, spatial..., C]";
-  let description = [{Padding counts as minus infinity (max) or zero (average). A maximum is NaN if an element is. Averages divide by the number of
+  let description = [{Padding counts as minus infinity (max) or zero (average). A maximum is NaN if an element of the window is. Averages divide by the number of
     elements inside the input, or, with include_pad, inside the input and its pads. The part of a window outside of input and pads is ignored.}];
   let arguments = (ins Tx_PoolKind:$kind, Tx_Tensor:$input, DenseI64ArrayAttr:$kernel, DenseI64ArrayAttr:$strides,
                        DenseI64ArrayAttr:$pads_low, DenseI64ArrayAttr:$pads_high, DenseI64ArrayAttr:$dilations, UnitAttr:$include_pad);

@@ -358,7 +358,7 @@ bool Fuser::needs_tensors(const Group& group, Operation* reader) {
 bool Fuser::clones(const Group& group, Operation* reader, Value operand) const {
   Operation* op = operand.getDefiningOp();
   if (!op || group.ops.contains(op)) return false;
-  // What a scatter updates need not be in memory.
+  // The input of a scatter need not be in memory if it is one number.
   auto scatter = llvm::dyn_cast<tx::ScatterOp>(reader);
   if (scatter && is_splat(operand) && operand != scatter.getIndices() && operand != scatter.getUpdates()) return true;
   if (needs_tensors(group, reader)) return false;

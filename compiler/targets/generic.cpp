@@ -35,7 +35,7 @@ std::optional<BoundStep> step_of_bound(AffineMap bounded, stage::DomainAttr doma
   return by && *by > 0 ? std::optional(BoundStep{dimension, *by}) : std::nullopt;
 }
 
-constexpr int64_t places_at_once = 8;  // that a thread reads of a scatter's updates
+constexpr int64_t places_at_once = 8;  // of a scatter, which a thread reads before it stores
 
 // Results of one stage at an index of its parallel dimensions, or at lanes along the last of them. Results of other stages are computed where they
 // are read, outside of the loops that they do not depend on.
@@ -451,7 +451,7 @@ class StageEmitter {
 }  // namespace
 
 constexpr int64_t most_lanes = 64;
-constexpr int64_t subgroup_parts = 32;  // of a scatter's line, for threads
+constexpr int64_t subgroup_parts = 32, long_line = 1024;  // of a scatter, for threads
 
 // Whether the region's result is in the memory of what its scatter updates.
 bool updates_in_place(tx::DispatchOp region) {
@@ -510,8 +510,8 @@ FailureOr<GenericKernel> GenericKernel::read(tx::DispatchOp region, const Worker
       if (updates) kernel.split_.parts = std::clamp<int64_t>(*updates, 1, kernel.split_.parts);
     } else if (extent && updates)
       kernel.split_.parts = std::max(kernel.split_.parts, *extent / (4 * std::max<int64_t>(1, *updates)));
-    // A subgroup goes through a long line together.
-    const bool is_long = along + 1 == domain.getParallelRank() && extent && *extent >= 32 * subgroup_parts;
+    // A subgroup goes through a long line together, although each part reads all updates.
+    const bool is_long = along + 1 == domain.getParallelRank() && extent && *extent >= long_line;
     if (workers.are_threads && is_long && !kernel.split_.in_place) kernel.split_.parts = std::max(kernel.split_.parts, subgroup_parts);
     if (extent) kernel.split_.parts = std::clamp<int64_t>(*extent, 1, kernel.split_.parts);
     kernel.extents_[along] = getAffineConstantExpr(kernel.split_.parts, region.getContext());

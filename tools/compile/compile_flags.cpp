@@ -89,8 +89,7 @@ void CompileFlags::add_to(Flags& flags) {
               "MODEL_NAME=[SCOPE=]FILE_NAME");
   flags.choice("--math", math, {"strict", "default", "fast", "fast-convolutions"},
                "floating-point policy of kernels; fast: on CUDA, f32 products in TF32; fast-convolutions: those of convolutions alone; "
-               "default: same as "
-               "strict");
+               "default: same as strict");
   flags.count("--threads", threads, "threads of the compiler (0: all cores)", 0, 4096);
   flags.text("--cache", cache, "directory of the kernel cache (default: the user's cache directory)", "DIRECTORY");
 }

@@ -36,7 +36,7 @@ constexpr KnownOp kOpsOfModels[] = {
      "dimensions of extent 1 and new ones are repeated",
      {{"dimensions", kIntegers, "the dimension of the result that each of x becomes"}}},
     {"cast", 2, "x",
-     "another element type; f16 and bf16 are rounded to, floats to integers truncate, and what does not fit becomes the nearest value that "
+     "another element type; casts to f16 and bf16 round, floats to integers truncate, and what does not fit becomes the nearest value that "
      "does"},
     {"ceil", 1, "x", "rounded up"},
     {"compare",
@@ -133,7 +133,7 @@ constexpr KnownOp kOpsOfModels[] = {
      {kDilations,
       {"include_pad", kBoolean, "an average counts the pads as elements"},
       {"kernel", kIntegers, "elements of a window in each spatial dimension"},
-      {"kind", kText, "\"max\", NaN if an element is, or \"average\""},
+      {"kind", kText, "\"max\" (NaN if an element of the window is NaN) or \"average\""},
       kPadsHigh,
       kPadsLow,
       kStrides}},

@@ -352,3 +352,20 @@ func.func @table_of_broadcast(%x: tensor<8xf32>, %i: tensor<6xi64>) -> tensor<6x
   %2 = tx.mul %0, %1 : tensor<6x8xf32>
   return %2 : tensor<6x8xf32>
 }
+
+// The input of a scatter that is one number is no tensor; indices and updates are, also if they are the same one.
+// CHECK-LABEL: @scatters
+// CHECK: %[[ZEROS:.*]] = tx.constant
+// CHECK: tx.dispatch "scatters.0.scatter"(%arg0, %arg1)
+// CHECK-NEXT: ^bb0
+// CHECK-NEXT: tx.constant
+// CHECK-NEXT: tx.scatter
+// CHECK: tx.dispatch "scatters.1.scatter"(%[[ZEROS]], %arg2)
+// CHECK-NEXT: ^bb0
+// CHECK-NEXT: tx.scatter
+func.func @scatters(%i: tensor<4x3xi64>, %u: tensor<4x3xf32>, %j: tensor<4x8xi64>) -> (tensor<4x8xf32>, tensor<4x8xf32>) {
+  %z = tx.constant dense<0.0> : tensor<4x8xf32>
+  %0 = tx.scatter %z, %i, %u {axis = 1 : i64, kind = 0 : i32} : tensor<4x8xf32>, tensor<4x3xi64>, tensor<4x3xf32>
+  %1 = tx.scatter %z, %j, %z {axis = 1 : i64, kind = 0 : i32} : tensor<4x8xf32>, tensor<4x8xi64>, tensor<4x8xf32>
+  return %0, %1 : tensor<4x8xf32>, tensor<4x8xf32>
+}

@@ -11,7 +11,7 @@ _CONVOLUTIONS = {torch.ops.aten.convolution.default, torch.ops.aten.convolution_
 
 def allowed() -> tuple[bool, bool]:
     """For (matrix products, convolutions). By default, PyTorch allows it for convolutions alone."""
-    return torch.backends.cuda.matmul.fp32_precision == "tf32", torch.backends.cudnn.conv.fp32_precision == "tf32"  # type: ignore[attr-defined]
+    return torch.backends.cuda.matmul.fp32_precision == "tf32", torch.backends.cudnn.conv.fp32_precision == "tf32"
 
 
 def math_of(nodes: Iterable[torch.fx.Node], device: torch.device) -> str:
