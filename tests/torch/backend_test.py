@@ -304,6 +304,17 @@ class Backend(unittest.TestCase):
         self.assertEqual(len(graph.modules), 2)
         self.assertTrue(any("aten.linalg_qr.default runs in PyTorch" in str(one.message) for one in said), [str(one.message) for one in said])
 
+    def test_gradients_of_a_function_with_effects(self):
+        """The check that the matrix has an inverse is an effect, whose token is one more result."""
+        found = []
+        for function in (torch.linalg.tensorinv, torch.compile(torch.linalg.tensorinv, backend=heddle.torch.backend)):
+            x = torch.randn(6, 2, 3, generator=torch.Generator().manual_seed(0), requires_grad=True)
+            result = function(x, ind=1)
+            result.sin().sum().backward()
+            found.append([result.detach(), x.grad])
+        for ours, eager in zip(found[1], found[0], strict=True):
+            torch.testing.assert_close(ours, eager, rtol=1e-4, atol=1e-4)
+
     def test_shapes_that_depend_on_data_run_in_pytorch(self):
         with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
             function = torch.compile(lambda x: torch.nonzero(x > 0) * 2, backend=heddle.torch.backend)

@@ -206,6 +206,8 @@ class _Compiled:
         context = torch._guards.TracingContext.try_get()
         if context is None or context.output_strides is None:
             return
+        if any(node.target is torch.ops.higher_order.with_effects for node in self._module.graph.nodes):
+            return  # tokens of effects are results, which AOTAutograd does not count when it looks up what is kept
         dense_ones = set() if self._keeps_strides else {node for module, _, _, outputs in made if module is not None for node in outputs}
         dense_ones -= self._strided | self._ordered | {node for module, nodes, _, _ in made if module is None for node in nodes}
         for one in self._output.args[0]:
