@@ -227,18 +227,19 @@ Value float_remainder(Node& node, Value x, Value y) {
   RankedTensorType type = Node::type_of(x), wide = tx::with_element_type(type, node.builder.getF64Type());
   auto widened = [&](Value value) { return type == wide ? value : node.make<tx::CastOp>(wide, value); };
   x = widened(x);
-  Value whole = m.abs(x), by = m.abs(widened(y)), zero = m.number(x, 0), one = m.number(x, 1);
-  // Halves of very large numbers would be infinite.
-  Value is_large = m.compare(tx::CompareKind::gt, whole, m.number(x, 0x1p900));
-  Value scale = m.select(is_large, m.number(x, 0x1p-200), one), back = m.select(is_large, m.number(x, 0x1p200), one);
+  Value whole = m.abs(x), by = m.abs(widened(y)), zero = m.number(x, 0), back;
   if (type == wide) {
+    // Halves of very large numbers would be infinite.
+    Value is_large = m.compare(tx::CompareKind::gt, whole, m.number(x, 0x1p900)), one = m.number(x, 1);
+    Value scale = m.select(is_large, m.number(x, 0x1p-200), one);
+    back = m.select(is_large, m.number(x, 0x1p200), one);
     whole = m.mul(whole, scale);
     by = m.mul(by, scale);
   }
   Value rest = rest_after_division(node, rest_after_division(node, whole, m.mul(by, m.number(by, 0x1p48))), by);
   // Of longer quotients, it need only be a rest.
   rest = m.select(m.compare(tx::CompareKind::ge, rest, by), zero, m.select(m.compare(tx::CompareKind::lt, rest, zero), zero, rest));
-  if (type == wide) rest = m.mul(rest, back);
+  if (back) rest = m.mul(rest, back);
   rest = m.select(has_sign(node, x), node.make<tx::NegOp>(wide, rest), rest);
   return type == wide ? rest : node.make<tx::CastOp>(type, rest);
 }
