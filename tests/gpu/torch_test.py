@@ -160,6 +160,53 @@ class Torch(GpuTestCase):
         self.close(result, wanted, 0)
         self.assertLess(returned, over / 2)
 
+    def test_steps_of_an_optimizer_in_host_memory_are_not_waited_for(self):
+        """Without capturable=True, the numbers of the steps are there."""
+        values = [torch.randn(8 + i, device="cuda") for i in range(20)]
+        for options in ({}, {"amsgrad": True}, {"fused": False, "foreach": False}):
+            with self.subTest(options=options):
+                found = []
+                for compiles in (True, False):
+                    parameters = [nn.Parameter(value.clone()) for value in values]
+                    optimizer = torch.optim.AdamW(parameters, lr=1e-2, **options)
+                    for one in parameters:
+                        one.grad = torch.sin(one.detach())
+                    step = self.compiled(optimizer.step) if compiles else optimizer.step
+                    step()
+                    step()
+                    if compiles:
+                        torch.cuda.set_sync_debug_mode("error")
+                    try:
+                        for _ in range(3):
+                            step()
+                    finally:
+                        torch.cuda.set_sync_debug_mode("default")
+                    steps = [optimizer.state[one]["step"] for one in parameters]
+                    self.assertEqual({(one.device.type, float(one)) for one in steps}, {("cpu", 5.0)})
+                    found.append(parameters)
+                for got, wanted in zip(*found):
+                    self.close(got, wanted)
+        self.check_no_fallbacks()
+
+    def test_numbers_in_host_memory(self):
+        """What follows from them alone is computed there, and is there; the GPU gets the values that they have when it is called."""
+        def function(x, number, count):
+            y = x * number + count
+            number.add_(1)
+            return y, number * count, x.sum() * number
+
+        compiled = self.compiled(function)
+        x = torch.randn(64, device="cuda")
+        numbers = [[torch.tensor(0.5), torch.tensor(3)] for _ in range(2)]
+        for turn in range(6):
+            for pair in numbers:
+                pair[1].fill_(turn)
+            got, wanted = compiled(x, *numbers[0]), function(x, *numbers[1])
+            self.assertEqual([one.device for one in got], [one.device for one in wanted])
+            for one, other in zip([*got, *numbers[0]], [*wanted, *numbers[1]], strict=True):
+                self.close(one, other)
+        self.check_no_fallbacks()
+
     def test_calls_are_in_the_order_of_the_stream(self):
         model = perceptron().eval()
         with torch.no_grad():

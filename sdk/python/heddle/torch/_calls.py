@@ -41,6 +41,10 @@ def _is_free(tensor: torch.Tensor) -> bool:
     return bool(tensor._use_count() == 1 and torch._C._storage_Use_Count(tensor.untyped_storage()._cdata) == 2)  # the tensor, and untyped_storage() here
 
 
+def _is_number_in_host_memory(value: Any) -> bool:
+    return type(value) in _CLASSES and value.ndim == 0 and value.device.type == "cpu"
+
+
 def dense(extents: Sequence[int]) -> tuple[int, ...]:
     """The strides of a tensor in row-major order, as PyTorch counts them."""
     strides, stride = [], 1
@@ -202,6 +206,8 @@ class Module:
         if unready is None:
             return
         given = [values[slot] for slot in self._inputs]
+        if self._device.type == "cuda":
+            self._send_numbers(given, [i for i in unready if i not in self._updates.values() and _is_number_in_host_memory(given[i])])
         for i in unready:
             given[i] = self._ready(given[i], self._orders[i])
         if self._direct is None or self._direct(values, made, given) is not None:
@@ -210,6 +216,16 @@ class Module:
             before = values[self._inputs[i]]
             if i in unready and before.data_ptr() != given[i].data_ptr():
                 before.detach().copy_(given[i])
+
+    def _send_numbers(self, given: list[Any], which: list[int]) -> None:
+        """Puts tensors on the GPU in the place of these. All of one type are one copy, for which the host does not wait."""
+        for dtype in {given[i].dtype for i in which}:
+            these = [i for i in which if given[i].dtype == dtype]
+            rows = torch.empty((len(these), _ALIGNMENT["cuda"] // dtype.itemsize), dtype=dtype, pin_memory=True)
+            with torch.no_grad():
+                torch.stack([given[i] for i in these], out=rows[:, 0])
+            for i, number in zip(these, rows.to(self._device, non_blocking=True)[:, 0].unbind()):
+                given[i] = number
 
     def _ready(self, tensor: Any, order: tuple[int, ...] | None) -> torch.Tensor:
         """The same values in memory that a module takes, if there are such."""

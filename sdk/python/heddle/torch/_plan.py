@@ -109,6 +109,16 @@ def _is_last_write(node: torch.fx.Node) -> bool:
             and bool(node.all_input_nodes) and node.args[0] is node.all_input_nodes[0] and node.args[0].op == "placeholder")
 
 
+def _in_host_memory(calls: list[torch.fx.Node], in_module: set[torch.fx.Node], device: torch.device) -> set[torch.fx.Node]:
+    """Single numbers that follow from such numbers, all of them in the host's memory, in a graph on another device: for example, the steps of an optimizer."""
+    found: set[torch.fx.Node] = set()
+    for node in calls if device.type != "cpu" else []:
+        if node in in_module and all(isinstance(one.meta.get("val"), torch.Tensor) and one.meta["val"].ndim == 0 and one.meta["val"].device.type == "cpu"
+                                     and (one is node or one in found or one.op in ("placeholder", "get_attr")) for one in [node, *node.all_input_nodes]):
+            found.add(node)
+    return found
+
+
 def _has_order(node: torch.fx.Node) -> bool:
     """Whether it has to stay behind the earlier nodes of this kind: it draws random numbers, or may do so."""
     if not isinstance(node.target, torch._ops.OpOverload):
@@ -180,6 +190,13 @@ def make_plan(graph: torch.fx.Graph, device: torch.device, refused: dict[str, st
         while node.op == "call_function":
             outside.add(node)
             node = node.args[0]
+    # So are numbers in the host's memory that it needs there: a copy of what a GPU computed would wait for all that the GPU has to do.
+    numbers_on_host = _in_host_memory(calls, in_module, device)
+    stack = [node for node in numbers_on_host if node in used_by_torch or node in wanted or any(map(_is_update, node.users))]
+    while stack:
+        node = stack.pop()
+        outside.add(node)
+        stack.extend(one for one in node.all_input_nodes if one in numbers_on_host and one not in outside)
     # So are those of which PyTorch reads the memory.
     for node in in_torch:
         if "as_strided" in str(node.target) and _text.memory_of(node.args[0]).op != "call_function":
