@@ -656,7 +656,7 @@ heddle_status_t* heddle_call_start(heddle_function_t* function, const heddle_cal
   }
   heddle_call_params_t params{};
   if (given) {
-    if (Status status = read_params(given, &params, "heddle_call_params_t", HEDDLE_CALL_NATIVE_STREAM); !status.ok())
+    if (Status status = read_params(given, &params, "heddle_call_params_t", HEDDLE_CALL_NATIVE_STREAM | HEDDLE_CALL_LATE_CHECKS); !status.ok())
       return status.release();
   }
   std::optional<uint64_t> stream;
@@ -664,7 +664,7 @@ heddle_status_t* heddle_call_start(heddle_function_t* function, const heddle_cal
   if (!params.donated_arguments && params.donated_argument_count != 0) return missing("heddle_call_start", "params.donated_arguments");
   Result<heddle::submit::CallPointer> call =
       of(function)->start(tensors(arguments, argument_count), tensors(results, result_count), params.deadline_ns, stream, of(params.state),
-                          {params.donated_arguments, params.donated_argument_count});
+                          {params.donated_arguments, params.donated_argument_count}, (params.flags & HEDDLE_CALL_LATE_CHECKS) != 0);
   if (!call.ok()) return call.take_status().release();
   *out_call = reinterpret_cast<heddle_call_t*>(call->release());
   return nullptr;

@@ -186,7 +186,20 @@ bool Call::settle() {
   return true;
 }
 
+Ref<memory::Timeline> Call::failed_timeline(const Status& why) const {
+  Result<Ref<memory::Timeline>> made = function_.instance().devices()[0]->create_timeline(memory::Timeline::Signalled::kByHost);
+  if (!made.ok()) return {};  // out of memory: the results then have undefined contents, and only the call says why
+  (*made)->finish((*made)->next(), why.clone());
+  return std::move(*made);
+}
+
 Status Call::leave(bool over, Status&& outcome) {
+  // The frame stays while a thread waits.
+  Ref<memory::Timeline> rejected;  // of results that a verdict is against: the frame's timeline does not fail
+  if (over && outcome.ok() && frame_ && !finished()) {
+    outcome = frame_->verdict();
+    if (!outcome.ok()) rejected = failed_timeline(outcome);
+  }
   // Each waiter that sees the failure builds its own text, and the first text is kept: no waiter blocks another.
   Status failure;
   if (over && !outcome.ok()) failure = function_.explain_failure(std::move(outcome), invocation_);
@@ -199,6 +212,11 @@ Status Call::leave(bool over, Status&& outcome) {
       if (!failure.ok()) {
         function_.count_failure();
         failure_ = std::move(failure);
+        if (rejected) {
+          for (Tensor* tensor : invocation_.results()) {
+            if (tensor->producer().call == this) tensor->set_producer(rejected, rejected->last(), true, this);
+          }
+        }
       } else {
         for (Tensor* tensor : invocation_.results()) tensor->set_ready_by(this);
       }

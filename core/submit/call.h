@@ -54,6 +54,8 @@ class Call {
   void release_tensors();
   // Whether the argument's memory is that of a new result.
   bool is_made(size_t argument) const;
+  // One on which waits fail. Empty without memory.
+  memory::Ref<memory::Timeline> failed_timeline(const Status& why) const;
   // The end of wait. over: the point is reached or failed, and outcome says which.
   Status leave(bool over, Status&& outcome);
 

@@ -269,8 +269,10 @@ void Function::hold_state_long(const Invocation& call) const {
 }
 
 bool Function::can_enqueue(const Frame& frame, Invocation& call) const {
-  // The host must examine the verdicts of kernels.
-  if (!frame.plan().single() || !frame.plan().verdicts.empty()) return false;
+  if (!frame.plan().single()) return false;
+  // The host must examine the verdicts of kernels before other calls use the results or the state. Nothing but what is on an application's stream uses
+  // those of its calls.
+  if (!frame.plan().verdicts.empty() && (!call.stream || call.turn || frame.verdict_may_block())) return false;
   if (!call.pending && !call.turn) [[likely]]
     return true;
   const memory::Device* device = instance_.devices()[frame.plan().segments[0].device].get();
@@ -435,7 +437,7 @@ Status Function::call(std::span<Tensor* const> arguments, std::span<Tensor*> res
 }
 
 Result<CallPointer> Function::start(std::span<Tensor* const> arguments, std::span<Tensor*> results, uint64_t deadline_ns,
-                                    std::optional<uint64_t> native_stream, State* state, std::span<const uint32_t> donated) {
+                                    std::optional<uint64_t> native_stream, State* state, std::span<const uint32_t> donated, bool checks_late) {
   instance_.reap_abandoned();
   // Checked here, while the stack is in the cache, and then moved to its final location.
   Invocation asked(arguments_.size(), signature_.results.size(), signature_.symbols.size());
@@ -467,7 +469,9 @@ Result<CallPointer> Function::start(std::span<Tensor* const> arguments, std::spa
   for (size_t i = 0; i < results.size(); ++i) {  // before a wait: the call holds them until it has finished
     if (call->invocation().made()[i]) results[i] = Ref<Tensor>(call->invocation().made()[i]).detach();
   }
-  if (call->invocation().stream) static_cast<void>(call->wait(HEDDLE_TIMEOUT_INFINITE));  // the stream could not be made to wait
+  // The stream could not be made to wait, or verdicts are to be examined now.
+  const bool examines = native_stream && !checks_late && call->frame_ && !call->frame_->plan().verdicts.empty();
+  if (call->invocation().stream || examines) static_cast<void>(call->wait(HEDDLE_TIMEOUT_INFINITE));
   return call;
 }
 

@@ -41,11 +41,11 @@ class Function {
   Status call(std::span<memory::Tensor* const> arguments, std::span<memory::Tensor*> results);
   // The same without waiting, except for arguments whose extents another call in flight determines, and for arguments on another device.
   // deadline_ns of CLOCK_MONOTONIC; 0: none. native_stream: an application's stream; the call runs after the stream's earlier work and before its
-  // later work. Then a call that is not a single submission waits here. state: the one that the call uses; NULL: the instance's. [any]
-  // donated: indices of arguments whose tensors the call takes.
+  // later work. Then a call that is not a single submission waits here, and so does one with checks unless checks_late. state: the one that the call
+  // uses; NULL: the instance's. donated: indices of arguments whose tensors the call takes. [any]
   Result<CallPointer> start(std::span<memory::Tensor* const> arguments, std::span<memory::Tensor*> results, uint64_t deadline_ns,
                             std::optional<uint64_t> native_stream = std::nullopt, State* state = nullptr,
-                            std::span<const uint32_t> donated = {});
+                            std::span<const uint32_t> donated = {}, bool checks_late = false);
 
   // Adds the times of finished calls to the instance's profile.
   void collect_times();

@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What kernels find about a call's values, on every driver: the call fails when it is over, and what it wrote stays undefined.
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "../streams/application.h"
 #include "core_drivers.h"
 
 namespace heddle::testing {
@@ -153,6 +158,50 @@ TEST_P(RuntimeChecks, WhatComesOfAFailedCallFails) {
       HEDDLE_EXPECT_FAILS(heddle_call_wait(consumer, HEDDLE_TIMEOUT_INFINITE), HEDDLE_STATUS_OUT_OF_RANGE, "an earlier call");
     } else {
       HEDDLE_EXPECT_FAILS(started, HEDDLE_STATUS_OUT_OF_RANGE, "an earlier call");
+    }
+  }
+}
+
+// On a stream of the application, a call is over when it is started, or tells later. Either way what it wrote cannot be read, and later calls are right.
+TEST_P(RuntimeChecks, OnAStreamOfTheApplication) {
+  if (std::string(GetParam().name) != "Streams") GTEST_SKIP() << "it has no streams";
+  ModuleBuilder module = builder();
+  add_checked(module, mf::CheckKind::Index, 10);
+  InstanceHandle instance = open(module);
+  ASSERT_NE(instance, nullptr);
+  heddle_function_t* function = find_function(instance);
+  test::ApplicationStream stream;
+  for (const bool is_late : {false, true}) {
+    for (const int64_t verdict : {2, 12, 3, 4, 11, 5}) {
+      TensorHandle argument = make_tensor<int64_t>(function, 0, {1}, {verdict}, kI64);
+      heddle_tensor_t *arguments[] = {argument.get()}, *result = nullptr;
+      heddle_call_params_t params{};
+      params.struct_size = sizeof params;
+      params.flags = HEDDLE_CALL_NATIVE_STREAM | (is_late ? HEDDLE_CALL_LATE_CHECKS : 0u);
+      params.native_stream = stream.native();
+      std::atomic<bool> is_started{false};
+      if (is_late) {
+        stream.enqueue([&is_started] {
+          for (int i = 0; i < 10000 && !is_started; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+          EXPECT_TRUE(is_started) << "starting the call waited for the stream";
+        });
+      }
+      heddle_call_t* started = nullptr;
+      HEDDLE_ASSERT_OK(heddle_call_start(function, &params, arguments, 1, &result, 1, &started));
+      is_started = true;
+      TensorHandle kept(result);
+      CallHandle call(started);
+      if (is_late) stream.synchronize();
+      int64_t out = 0;
+      if (verdict < 10) {
+        HEDDLE_EXPECT_OK(heddle_call_wait(started, is_late ? HEDDLE_TIMEOUT_INFINITE : 0));
+        HEDDLE_EXPECT_OK(heddle_tensor_read(result, &out, sizeof out));
+        EXPECT_EQ(out, verdict);
+      } else {
+        const uint64_t timeout_ns = is_late ? HEDDLE_TIMEOUT_INFINITE : 0;
+        HEDDLE_EXPECT_FAILS(heddle_call_wait(started, timeout_ns), HEDDLE_STATUS_OUT_OF_RANGE, "node 'x', dimension 0 of its input: index");
+        HEDDLE_EXPECT_FAILS(heddle_tensor_read(result, &out, sizeof out), HEDDLE_STATUS_OUT_OF_RANGE, "index");
+      }
     }
   }
 }

@@ -418,6 +418,10 @@ HEDDLE_EXPORT heddle_status_t* heddle_call(heddle_function_t* function, heddle_t
                                            heddle_tensor_t** results, uint32_t result_count);
 
 #define HEDDLE_CALL_NATIVE_STREAM 1u /* native_stream is set; 0 is valid, too: CUDA's default stream */
+/* With a native stream: starting a call whose kernels check indices or divisors does not wait for their verdicts. heddle_call_wait returns the failure
+ * once the call is over; later work on the stream, and later calls of Heddle on it, run in spite of it and find undefined contents in the results.
+ * Without a native stream it has no effect. Since ABI 0.3 */
+#define HEDDLE_CALL_LATE_CHECKS 2u
 typedef struct heddle_call_params {
   uint32_t struct_size;
   uint32_t flags;         /* bits HEDDLE_CALL_* */
@@ -450,7 +454,8 @@ typedef struct heddle_call_params {
  * [any] [no-block], except in these cases: the parameters are loaded in the background; an argument is on another device; an argument that the
  * function overwrites is copied, or donated while a call that reads values on the host or uses several devices fills it; the shape of an argument
  * depends on a call in flight; the runtime records the commands of this call, usually the third with these extents, so that later calls replay
- * them; or a native stream is given, and the function reads values on the host or uses several devices */
+ * them; or a native stream is given, and the function reads values on the host, uses several devices, or checks indices or divisors without
+ * HEDDLE_CALL_LATE_CHECKS */
 HEDDLE_EXPORT heddle_status_t* heddle_call_start(heddle_function_t* function, const heddle_call_params_t* params,
                                                  heddle_tensor_t* const* arguments, uint32_t argument_count, heddle_tensor_t** results,
                                                  uint32_t result_count, heddle_call_t** out_call);

@@ -4,10 +4,14 @@
 // Tensors over the memory of arguments are kept from call to call, by address and extents: parameters do not move, and a program that repeats itself
 // gets the same memory again and again. They own nothing: the caller holds what it passes until the call returns, and frees it in the order of
 // the stream.
+//
+// Calls on a stream are not waited for. Those of functions that are made with `checks_late` may still fail, since their kernels check indices: these calls
+// are kept, and the next call of any function raises what one of them found.
 #include "exchange.h"
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "function.h"
 
@@ -67,6 +71,7 @@ struct Scratch {
   std::vector<uint8_t> given;                        // results that have a tensor before the call
   std::vector<uint8_t> is_free;                      // arguments that the call may overwrite
   Process process;
+  uint64_t late_failures = 0;  // of all functions, when it was last used
   // Releases what the call has made and nobody has taken.
   void end_call() {
     for (size_t i = 0; i < results.size(); ++i) {
@@ -105,6 +110,7 @@ struct ExchangeCall {
   nb::object taken;                      // of an argument and a result: the tensor of the result in the argument's memory
   nb::object allocate;                   // the library's, for results; None: the results are in Heddle's memory
   uint64_t alignment;                    // of arguments, in bytes
+  bool checks_late;
   int32_t cuda_id = -1;                  // the device that the function uses, if it uses one
   std::vector<Argument> arguments;
   std::vector<Result> results;
@@ -113,10 +119,11 @@ struct ExchangeCall {
 
   ExchangeCall(nb::object called, nb::handle capsule, nb::tuple given_classes, nb::object given_is_negated, nb::object given_allocate,
                uint64_t given_alignment, nb::list given_arguments, nb::list given_results, nb::list donated, nb::object given_is_free,
-               nb::object given_taken);
+               nb::object given_taken, bool given_checks_late);
   ExchangeCall(const ExchangeCall&) = delete;
   ~ExchangeCall() {
     const Exclusive held;
+    drop_late_calls();
     for (auto& scratch : idle) {
       if (!scratch->process.is_this()) static_cast<void>(scratch.release());  // its tensors are those of the parent process
     }
@@ -128,8 +135,22 @@ struct ExchangeCall {
   // was called.
   nb::object call(nb::list values, nb::list made, nb::object prepared);
 
+  // Ends late calls that are over, and waits for those of one function, or of all if it is NULL: a function has one at most while another one is
+  // started, or its arenas would multiply. Raises what one of them found.
+  static void settle_late_calls(const ExchangeCall* waited_for);
+  static void settle_all_late_calls() { settle_late_calls(nullptr); }
+
  private:
   friend struct Use;
+  struct LateCall {
+    const ExchangeCall* of;
+    heddle_call_t* call;
+    Process process{};
+  };
+  inline static std::vector<LateCall> late_calls;
+  inline static uint64_t late_failures = 0;
+  // A failure that nobody has heard of is written to stderr.
+  void drop_late_calls() noexcept;
   static bool is_true(const nb::object& value) { return PyObject_IsTrue(value.ptr()) == 1; }
   // The argument in whose memory the call writes the result; -1 for none.
   static int64_t place_of(const Result& result, const Scratch& scratch) {
@@ -159,7 +180,7 @@ struct Use {
 
 ExchangeCall::ExchangeCall(nb::object called, nb::handle capsule, nb::tuple given_classes, nb::object given_is_negated,
                            nb::object given_allocate, uint64_t given_alignment, nb::list given_arguments, nb::list given_results,
-                           nb::list donated, nb::object given_is_free, nb::object given_taken)
+                           nb::list donated, nb::object given_is_free, nb::object given_taken, bool given_checks_late)
     : function_object(std::move(called)),
       function(nb::cast<Function&>(function_object)),
       table(ExchangeTable::of(capsule.ptr())),
@@ -168,7 +189,8 @@ ExchangeCall::ExchangeCall(nb::object called, nb::handle capsule, nb::tuple give
       is_free(std::move(given_is_free)),
       taken(std::move(given_taken)),
       allocate(std::move(given_allocate)),
-      alignment(std::max<uint64_t>(given_alignment, 1)) {
+      alignment(std::max<uint64_t>(given_alignment, 1)),
+      checks_late(given_checks_late) {
   idle.reserve(kMostIdle);
   for (nb::handle one : classes) known_classes.push_back(one.ptr());
   for (const auto* values : {&function.arguments, &function.results}) {
@@ -221,13 +243,83 @@ ExchangeCall::ExchangeCall(nb::object called, nb::handle capsule, nb::tuple give
   }
 }
 
+// Whether the call is over; then *out_failure is its failure, or NULL.
+bool call_is_over(heddle_call_t* call, uint64_t timeout_ns, heddle_status_t** out_failure) {
+  *out_failure = heddle_call_wait(call, timeout_ns);
+  if (heddle_status_code(*out_failure) != HEDDLE_STATUS_DEADLINE_EXCEEDED ||
+      heddle_status_payload(*out_failure, c_string("deadline")).size != 0)
+    return true;
+  heddle_status_free(std::exchange(*out_failure, nullptr));
+  return false;
+}
+
+[[noreturn]] void raise_late(heddle_status_t* failure) {
+  const std::string code(view(heddle_status_code_name(heddle_status_code(failure))));
+  const std::string text = "heddle: an earlier call failed after it was started, and its results are undefined: " +
+                           std::string(view(heddle_status_message(failure)));
+  heddle_status_free(failure);
+  raise(code.c_str(), text);
+}
+
+void ExchangeCall::settle_late_calls(const ExchangeCall* waited_for) {
+  for (size_t i = 0; i < late_calls.size();) {
+    const LateCall one = late_calls[i];
+    const bool is_here = one.process.is_this();
+    heddle_status_t* failure = nullptr;
+    bool ended = !is_here || call_is_over(one.call, 0, &failure);
+    if (!ended && waited_for && one.of != waited_for) {
+      ++i;
+      continue;
+    }
+    late_calls.erase(late_calls.begin() + static_cast<ptrdiff_t>(i));  // other threads may come here while this one waits
+    while (!ended) {
+      if (PyErr_CheckSignals() != 0) {
+        late_calls.push_back(one);
+        throw nb::python_error();
+      }
+      GilReleased released;
+      ended = call_is_over(one.call, kSliceNs, &failure);
+    }
+    if (is_here) heddle_call_release(one.call);
+    if (failure) {
+      ++late_failures;
+      raise_late(failure);
+    }
+    i = 0;
+  }
+}
+
+void ExchangeCall::drop_late_calls() noexcept {
+  std::erase_if(late_calls, [this](const LateCall& one) {
+    if (one.of != this) return false;
+    heddle_status_t* failure = nullptr;
+    if (one.process.is_this()) {
+      call_is_over(one.call, 0, &failure);
+      heddle_call_release(one.call);
+    }
+    if (failure) {
+      const nb::error_scope kept;
+      try {
+        raise_late(failure);
+      } catch (nb::python_error& raised) {
+        raised.restore();
+        PyErr_WriteUnraisable(nullptr);
+      }
+    }
+    return true;
+  });
+}
+
 std::unique_ptr<Scratch> ExchangeCall::take_scratch() {
   if (!idle.empty()) {
     std::unique_ptr<Scratch> out = std::move(idle.back());
     idle.pop_back();
+    // Its tensors may be of a call that failed.
+    if (std::exchange(out->late_failures, late_failures) != late_failures) out->forget_memory();
     return out;
   }
   auto out = std::make_unique<Scratch>();
+  out->late_failures = late_failures;
   out->argument_memory.resize(arguments.size());
   out->arguments.resize(arguments.size());
   out->is_free.resize(arguments.size());
@@ -325,17 +417,13 @@ void ExchangeCall::run(Scratch& scratch) {
   if (on_cuda) {
     void* stream = nullptr;
     if (table->current_stream(HEDDLE_DLPACK_CUDA, cuda_id, &stream) != 0) throw nb::python_error();
-    params.flags = HEDDLE_CALL_NATIVE_STREAM;
+    params.flags = HEDDLE_CALL_NATIVE_STREAM | (checks_late ? HEDDLE_CALL_LATE_CHECKS : 0u);
     params.native_stream = reinterpret_cast<uint64_t>(stream);
   }
   heddle_call_t* call = nullptr;
   heddle_status_t* status = nullptr;
   bool runs = true;
-  auto wait = [&](uint64_t timeout_ns) {
-    heddle_status_free(status);
-    status = heddle_call_wait(call, timeout_ns);
-    runs = heddle_status_code(status) == HEDDLE_STATUS_DEADLINE_EXCEEDED && heddle_status_payload(status, c_string("deadline")).size == 0;
-  };
+  auto wait = [&](uint64_t timeout_ns) { runs = !call_is_over(call, timeout_ns, &status); };
   auto release = [&] {
     heddle_status_free(status);
     status = nullptr;
@@ -345,7 +433,7 @@ void ExchangeCall::run(Scratch& scratch) {
     GilReleased released;
     status = heddle_call_start(function.handle, &params, scratch.arguments.data(), static_cast<uint32_t>(scratch.arguments.size()),
                                scratch.results.data(), static_cast<uint32_t>(scratch.results.size()), &call);
-    if (!status) wait(on_cuda ? 0 : kSliceNs);  // on a stream, only calls that check indices are over
+    if (!status) wait(on_cuda ? 0 : kSliceNs);  // on a stream, calls that check indices are over, unless they do so late
   }
   while (call && runs && !on_cuda) {
     if (PyErr_CheckSignals() != 0) {
@@ -363,6 +451,7 @@ void ExchangeCall::run(Scratch& scratch) {
     wait(kSliceNs);
   }
   const bool is_left = call && runs;
+  if (is_left && checks_late) late_calls.push_back({this, std::exchange(call, nullptr)});
   if (call) {
     GilReleased released;
     heddle_call_release(call);
@@ -370,7 +459,6 @@ void ExchangeCall::run(Scratch& scratch) {
   deliver_log();
   if (is_left) {
     session.dropped_calls = true;
-    heddle_status_free(status);
   } else if (status) {
     raise(status);
   }
@@ -382,6 +470,7 @@ nb::object ExchangeCall::call(nb::list values, nb::list made, nb::object prepare
   session.check_open("calling a function");
   const SessionInUse guard(function.session);
   if (session.is_loading && !session.wait_until_loaded(HEDDLE_TIMEOUT_INFINITE)) session.check_open("calling a function");
+  if (!late_calls.empty()) settle_late_calls(this);
   Use use(*this);
   Scratch& scratch = *use.scratch;
   const bool from_slots = prepared.is_none();
@@ -437,11 +526,12 @@ nb::object ExchangeCall::call(nb::list values, nb::list made, nb::object prepare
 void bind_exchange(nb::module_& module) {
   nb::class_<ExchangeCall>(module, "_ExchangeCall")
       .def(nb::init<nb::object, nb::handle, nb::tuple, nb::object, nb::object, uint64_t, nb::list, nb::list, nb::list, nb::object,
-                    nb::object>(),
+                    nb::object, bool>(),
            nb::arg("function"), nb::arg("exchange"), nb::arg("classes"), nb::arg("is_negated"), nb::arg("allocate").none(),
            nb::arg("alignment"), nb::arg("arguments"), nb::arg("results"), nb::arg("donated") = nb::list(),
-           nb::arg("is_free").none() = nb::none(), nb::arg("taken").none() = nb::none())
-      .def("__call__", &ExchangeCall::call, nb::arg("values"), nb::arg("made"), nb::arg("prepared").none() = nb::none(), Locked());
+           nb::arg("is_free").none() = nb::none(), nb::arg("taken").none() = nb::none(), nb::arg("checks_late") = false)
+      .def("__call__", &ExchangeCall::call, nb::arg("values"), nb::arg("made"), nb::arg("prepared").none() = nb::none(), Locked())
+      .def_static("settle_late_calls", &ExchangeCall::settle_all_late_calls, Locked());
 }
 
 }  // namespace heddle::python

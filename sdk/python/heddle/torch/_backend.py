@@ -172,7 +172,7 @@ class _Compiled:
             [one.device for one in results], updates, writer.symbols, self._slots.add() if writer.symbols else -1,
             [None if order is None else tuple(order) for order in orders],
             [i for i, node in enumerate(piece.inputs) if node in donated and node.meta["val"].device == self._device],
-            _precision.math_of(piece.nodes, self._device)))
+            _precision.math_of(piece.nodes, self._device), self.record.kind != "inference"))
         self._spend({"texts": time.monotonic() - begin})
         try:
             path, is_new = module.open()

@@ -7,6 +7,7 @@ without these functions goes the way of any array.
 """
 from __future__ import annotations
 
+import atexit
 import dataclasses
 import time
 import warnings
@@ -19,6 +20,8 @@ from torch.utils._python_dispatch import _disable_current_modes
 from .. import _compiled_texts, _core
 from . import _cache
 from ._numbers import Number, value_of
+
+atexit.register(_core._ExchangeCall.settle_late_calls)  # raises what calls have found since
 
 _ALIGNMENT = {"cpu": 64, "cuda": 256}  # of arguments, in bytes (docs/interop.md)
 _MOST_SIZES = 64  # tuples of symbols whose extents are kept
@@ -72,6 +75,7 @@ class Interface:
     result_orders: list[tuple[int, ...] | None]  # in which the dimensions of each result come, and those of its shape are
     donated: list[int]  # inputs that nothing reads after the call
     math: str  # --math of heddle compile; empty: as by default
+    checks_late: bool  # on a GPU, an index outside of its dimension is raised by a later call, of any module: this one does not wait for the GPU
 
     def compiled(self) -> tuple[str, bool]:
         """(path of the module's file, whether it was compiled now). Raises heddle.CompileError."""
@@ -153,7 +157,8 @@ class Module:
         results = [(slot, self._updates.get(i)) for i, slot in enumerate(self._outputs)]
         try:
             return _core._ExchangeCall(self._function, exchange, _CLASSES, torch.Tensor.is_neg, self._allocate, _ALIGNMENT[self._device.type],
-                                       list(zip(self._inputs, self._orders)), results, self.interface.donated, _is_free, self._taken)
+                                       list(zip(self._inputs, self._orders)), results, self.interface.donated, _is_free, self._taken,
+                                       self.interface.checks_late)
         except NotImplementedError:  # another version of DLPack's functions
             return None
 
