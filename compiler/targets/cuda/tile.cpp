@@ -258,8 +258,9 @@ double estimate(const TiledContraction& shape, const Tile& tile) {
   int64_t fit = std::min(tile.residents, sm_90a.shared_memory_bytes / tile.shared_bytes(shape)), each = tiles_of(count, multiprocessors);
   double together = static_cast<double>(std::clamp<int64_t>(fit, 1, each));
   double step = std::max(together * slowest, slowest + latency_clocks) + barrier_clocks * (together > 1 ? together / 2 : 1);
-  double turn = start_clocks + area * store_clocks * (1 + (together - 1) * 0.4) + static_cast<double>(tile.steps(shape)) * step;
-  double rounds = static_cast<double>(count) / (multiprocessors * together);
+  double turn = start_clocks + area * store_clocks * (1 + (together - 1) * 0.4) + static_cast<double>(tiles_of(tile.steps(shape), tile.cluster)) * step;
+  if (tile.cluster > 1) turn += cluster_clocks + area * cluster_store_clocks;
+  double rounds = static_cast<double>(count) / (static_cast<double>(tile.cluster > 2 ? multiprocessors_in_fours : multiprocessors) * together);
   return (rounds > 4 ? rounds : std::ceil(rounds)) * turn;
 }
 
@@ -318,14 +319,27 @@ double estimate_without_tensor_cores(const TiledContraction& shape, const Tile& 
 
 }  // namespace
 
+std::optional<Tile> Tile::divided(const TiledContraction& shape, int64_t shared_memory_bytes) const {
+  std::optional<Tile> best;
+  for (const Tile& one : tiles_for(shape)) {
+    if (cluster == 1 || rows % one.rows != 0 || columns % one.columns != 0 || rows / one.rows * (columns / one.columns) != cluster) continue;
+    auto tile = fitted(shape, one, shared_memory_bytes);
+    if (!tile) continue;
+    tile->estimate_ns = shape.tensor_cores ? estimate(shape, *tile) : estimate_without_tensor_cores(shape, *tile);
+    if (!best || tile->estimate_ns < best->estimate_ns) best = tile;
+  }
+  return best;
+}
+
 std::vector<Tile> Tile::ranked(const TiledContraction& shape, int64_t shared_memory_bytes, bool clusters) {
   // Where workgroups store rows innermost, or their number is not known, clusters were not measured.
-  clusters = clusters && !shape.tensor_cores && !shape.rows_last && is_fixed(shape.rows) && is_fixed(shape.batches);
+  clusters = clusters && !shape.rows_last && is_fixed(shape.rows) && is_fixed(shape.batches);
   std::vector<Tile> fitting;
   for (const Tile& one : tiles_for(shape)) {
     auto tile = fitted(shape, one, shared_memory_bytes);
     if (!tile || (is_largest(*tile) && !shape.tensor_cores && (shape.converts() || !shape.has_even_rows()))) continue;  // not measured
-    for (int64_t cluster : {1, 2, 4}) {
+    for (int64_t cluster : {1, 2, 4, 8}) {
+      if (cluster > (shape.tensor_cores ? 8 : 4)) break;  // not measured
       tile->cluster = cluster;
       if (cluster > 1 && (!clusters || shape.columns % tile->columns != 0 || tile->steps(shape) < cluster)) break;
       if (cluster > 1 && workgroups(shape, *tile, 1) > (cluster == 2 ? most_in_pairs : most_in_fours)) break;

@@ -87,6 +87,8 @@ struct Tile {
 
   int64_t shared_bytes(const TiledContraction& shape) const;
   std::string name() const;
+  // The tile that each workgroup of a cluster could have instead of a part of the depth: together they make this one. Nothing if there is none.
+  std::optional<Tile> divided(const TiledContraction& shape, int64_t shared_memory_bytes) const;
 
   // The tiles that fit into shared memory, the best by estimate first. clusters: whether clusters are allowed.
   static std::vector<Tile> ranked(const TiledContraction& shape, int64_t shared_memory_bytes, bool clusters);

@@ -113,15 +113,19 @@ class TileOutput {
     return sum;
   }
 
-  // The sum of four f32 at this address in all workgroups of the cluster, added in the order of their ranks.
+  // The sums of four or eight f32 at this address in all workgroups of the cluster, added in the order of their ranks.
   Value sum_of_cluster(Value at) const {
-    assert(lanes_ == 4 && "only f32 in whole tiles has clusters");
-    Value sum;
+    assert((lanes_ == 4 || lanes_ == 8) && "only whole tiles have clusters");
+    SmallVector<Value, 2> sums(static_cast<size_t>(lanes_ / 4));
     for (int64_t rank = 0; rank < tile_.cluster; ++rank) {
-      Value part = f_.load_cluster(f_.in_cluster(at, rank));
-      sum = sum ? k_.make<arith::AddFOp>(sum, part) : part;
+      Value there = f_.in_cluster(at, rank);
+      for (auto [i, sum] : llvm::enumerate(sums)) {
+        Value part = f_.load_cluster(i == 0 ? there : k_.make<arith::AddIOp>(there, f_.word(16)));
+        sum = sum ? k_.make<arith::AddFOp>(sum, part) : part;
+      }
     }
-    return sum;
+    if (sums.size() == 1) return sums[0];
+    return k_.builder.create<vector::ShuffleOp>(k_.location, sums[0], sums[1], ArrayRef<int64_t>{0, 1, 2, 3, 4, 5, 6, 7});
   }
 
   // The exchange memory to the outputs. A workgroup of a cluster stores its share of the lines.
@@ -224,8 +228,16 @@ class TileOutput {
 
 class TilePart final : public Part {
  public:
-  TilePart(tx::DispatchOp region, ArrayRef<Output> outputs, tx::TransposeOp transpose, TiledContraction shape, Tile tile, size_t tiles)
-      : region_(region), outputs_(outputs), transpose_(transpose), shape_(std::move(shape)), tile_(tile), tiles_(tiles) {}
+  // divided: the tile of each workgroup of a cluster where a chip has no clusters; without one, the first of them has the whole tile.
+  TilePart(tx::DispatchOp region, ArrayRef<Output> outputs, tx::TransposeOp transpose, TiledContraction shape, Tile tile,
+           std::optional<Tile> divided, size_t tiles)
+      : region_(region),
+        outputs_(outputs),
+        transpose_(transpose),
+        shape_(std::move(shape)),
+        tile_(tile),
+        divided_(divided),
+        tiles_(tiles) {}
 
   AffineExpr workgroups() const override {
     int64_t column_tiles = (shape_.columns + tile_.columns - 1) / tile_.columns;
@@ -248,14 +260,25 @@ class TilePart final : public Part {
   double estimate_ns() const override { return tile_.estimate_ns; }
 
   LogicalResult emit(KernelBuilder& k, Value block) const override {
-    k.shared(k.builder.getI8Type(), tile_.shared_bytes(shape_));
+    k.shared(k.builder.getI8Type(), (k.chip.has_clusters || !divided_ ? tile_ : *divided_).shared_bytes(shape_));
     if (tile_.cluster == 1 || k.chip.has_clusters) return emit_tile(k, tile_, block);
-    // The grid is the same for every chip: where there are no clusters, the first workgroup of each computes the tile alone.
-    Tile alone = tile_;
-    alone.cluster = 1;
+    // The grid is the same for every chip.
     LogicalResult done = success();
-    Value member = k.rem(block, k.index(tile_.cluster));
-    k.branch(k.less(member, k.index(1)), [&] { done = emit_tile(k, alone, k.div(block, k.index(tile_.cluster))); });
+    Value member = k.rem(block, k.index(tile_.cluster)), tile = k.div(block, k.index(tile_.cluster));
+    if (!divided_) {
+      Tile alone = tile_;
+      alone.cluster = 1;
+      k.branch(k.less(member, k.index(1)), [&] { done = emit_tile(k, alone, tile); });
+      return done;
+    }
+    const int64_t down = tile_.rows / divided_->rows, across = tile_.columns / divided_->columns;
+    Value column_tiles = k.index(shape_.columns / tile_.columns), rest = k.div(tile, column_tiles);
+    Value row_tiles = k.extent(shape_.rows.ceilDiv(tile_.rows)), own_row_tiles = k.extent(shape_.rows.ceilDiv(divided_->rows));
+    Value column_tile = k.add(k.mul(k.rem(tile, column_tiles), across), k.rem(member, k.index(across)));
+    Value row_tile = k.add(k.mul(k.rem(rest, row_tiles), down), k.div(member, k.index(across)));
+    Value row = k.add(k.make<arith::MulIOp>(k.div(rest, row_tiles), own_row_tiles), row_tile);
+    k.branch(k.less(row_tile, own_row_tiles),
+             [&] { done = emit_tile(k, *divided_, k.add(k.mul(row, shape_.columns / divided_->columns), column_tile)); });
     return done;
   }
 
@@ -273,6 +296,7 @@ class TilePart final : public Part {
   tx::TransposeOp transpose_;
   TiledContraction shape_;
   Tile tile_;
+  std::optional<Tile> divided_;
   size_t tiles_;
 };
 
@@ -285,8 +309,8 @@ std::unique_ptr<Part> tile_part(tx::DispatchOp region, ArrayRef<Output> outputs,
   shape->rows_last = transpose != nullptr;
   std::vector<Tile> tiles = Tile::ranked(*shape, budget.shared_memory_bytes, budget.clusters);
   if (tiles.empty()) return nullptr;
-  return std::make_unique<TilePart>(region, outputs, transpose, *shape, tiles[std::min<size_t>(budget.tile, tiles.size() - 1)],
-                                    tiles.size());
+  const Tile& tile = tiles[std::min<size_t>(budget.tile, tiles.size() - 1)];
+  return std::make_unique<TilePart>(region, outputs, transpose, *shape, tile, tile.divided(*shape, budget.shared_memory_bytes), tiles.size());
 }
 
 }  // namespace heddle::targets::cuda
