@@ -656,7 +656,8 @@ heddle_status_t* heddle_call_start(heddle_function_t* function, const heddle_cal
   }
   heddle_call_params_t params{};
   if (given) {
-    if (Status status = read_params(given, &params, "heddle_call_params_t", HEDDLE_CALL_NATIVE_STREAM | HEDDLE_CALL_LATE_CHECKS); !status.ok())
+    if (Status status = read_params(given, &params, "heddle_call_params_t", HEDDLE_CALL_NATIVE_STREAM | HEDDLE_CALL_LATE_CHECKS);
+        !status.ok())
       return status.release();
   }
   std::optional<uint64_t> stream;

@@ -437,7 +437,8 @@ Status Function::call(std::span<Tensor* const> arguments, std::span<Tensor*> res
 }
 
 Result<CallPointer> Function::start(std::span<Tensor* const> arguments, std::span<Tensor*> results, uint64_t deadline_ns,
-                                    std::optional<uint64_t> native_stream, State* state, std::span<const uint32_t> donated, bool checks_late) {
+                                    std::optional<uint64_t> native_stream, State* state, std::span<const uint32_t> donated,
+                                    bool checks_late) {
   instance_.reap_abandoned();
   // Checked here, while the stack is in the cache, and then moved to its final location.
   Invocation asked(arguments_.size(), signature_.results.size(), signature_.symbols.size());

@@ -110,6 +110,48 @@ TEST_F(CudaTarget, MultipliesInClusters) {
   }
 }
 
+TEST_F(CudaTarget, MultipliesOnTensorCoresInClusters) {
+  struct Product {
+    Matmul matmul;
+    targets::Math math;
+    const char* rung;
+  };
+  const Product products[] = {
+      {{.rows = 61, .depth = 4000, .columns = 256, .element = "f16"},
+       targets::Math::strict,
+       "tile 32x32, 4 slices, 3 stages, clusters of 4"},
+      {{.rows = 33, .depth = 8200, .columns = 64, .transpose_rhs = true, .element = "bf16"},
+       targets::Math::strict,
+       "tile 16x32, 8 slices, 3 stages, clusters of 4"},
+      {{.rows = 100, .depth = 5000, .columns = 128, .bias = true, .transpose_rhs = true, .element = "f16"},
+       targets::Math::strict,
+       "tile 16x32, 8 slices, 3 stages, clusters of 4"},
+      {{.batch = {3}, .rows = 20, .depth = 9000, .columns = 96, .batched_rhs = true, .element = "bf16"},
+       targets::Math::strict,
+       "tile 16x32, 8 slices, 3 stages, clusters of 4"},
+      {{.rows = 64, .depth = 16000, .columns = 64, .bias = true, .element = "bf16"},
+       targets::Math::strict,
+       "tile 16x32, 8 slices, 3 stages, clusters of 8"},
+      {{.rows = 200, .depth = 1100, .columns = 256, .element = "f32"},
+       targets::Math::fast,
+       "tile 32x64, 2 slices, 3 stages, clusters of 4, tf32"},
+      {{.rows = 65, .depth = 7000, .columns = 128, .transpose_rhs = true, .element = "f32"},
+       targets::Math::fast,
+       "tile 16x32, 8 slices, 3 stages, clusters of 4, tf32"},
+      {{.rows = 128, .depth = 4000, .columns = 128, .element = "f32"},
+       targets::Math::fast,
+       "tile 32x32, 4 slices, 3 stages, clusters of 4, tf32"},
+  };
+  for (const Product& product : products) {
+    SCOPED_TRACE(product.rung);
+    EXPECT_EQ(rung_of(product.matmul, product.math), product.rung);
+    check("cluster", product.matmul.to_case(), 0, product.math);
+  }
+  // As the gradient of a filter is computed.
+  check("a kernel as large as the image",
+        Conv{.batch = 8, .height = 16, .width = 16, .channels = 32, .columns = 32, .kernel = {14, 14}, .low = {1, 1}, .high = {1, 1}});
+}
+
 // A grid is the same for every chip, and only some have clusters.
 TEST_F(CudaTarget, SaysClustersWhereAChipHasThem) {
   ParsedRegion parsed(Matmul{.rows = 49, .depth = 512, .columns = 512}.to_case().region(false));

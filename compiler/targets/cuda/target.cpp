@@ -76,7 +76,7 @@ FailureOr<Parts> parts_of(tx::DispatchOp region, const Budget& budget) {
 
 constexpr int64_t few_workgroups = 16;  // a device has a hundred multiprocessors
 constexpr int64_t access_bytes = 16;    // of a thread
-constexpr size_t most_tiles = 64;        // that are offered for a choice among plans
+constexpr size_t most_tiles = 6;        // that are offered for a choice among plans
 
 // The number of threads of a workgroup that suits the region.
 int64_t threads_for(tx::DispatchOp region) {

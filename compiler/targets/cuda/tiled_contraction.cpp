@@ -310,7 +310,8 @@ std::unique_ptr<Part> tile_part(tx::DispatchOp region, ArrayRef<Output> outputs,
   std::vector<Tile> tiles = Tile::ranked(*shape, budget.shared_memory_bytes, budget.clusters);
   if (tiles.empty()) return nullptr;
   const Tile& tile = tiles[std::min<size_t>(budget.tile, tiles.size() - 1)];
-  return std::make_unique<TilePart>(region, outputs, transpose, *shape, tile, tile.divided(*shape, budget.shared_memory_bytes), tiles.size());
+  return std::make_unique<TilePart>(region, outputs, transpose, *shape, tile, tile.divided(*shape, budget.shared_memory_bytes),
+                                    tiles.size());
 }
 
 }  // namespace heddle::targets::cuda

@@ -111,7 +111,7 @@ struct ExchangeCall {
   nb::object allocate;                   // the library's, for results; None: the results are in Heddle's memory
   uint64_t alignment;                    // of arguments, in bytes
   bool checks_late;
-  int32_t cuda_id = -1;                  // the device that the function uses, if it uses one
+  int32_t cuda_id = -1;  // the device that the function uses, if it uses one
   std::vector<Argument> arguments;
   std::vector<Result> results;
   static constexpr size_t kMostIdle = 16;
