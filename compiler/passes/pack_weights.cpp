@@ -174,13 +174,19 @@ bool read_as_it_lies(tx::MatmulOp matmul) {
   return true;
 }
 
-// Matrix units take either order, so no second form is needed: an embedding that is also the last matrix is stored once.
+// Matrix units take either order, so no second form is needed: an embedding that is also the last matrix is stored once, and an argument, such as a
+// weight of PyTorch, is not transposed in each call.
 void read_transposed(tx::MatmulOp matmul) {
   auto transpose = matmul.getRhs().getDefiningOp<tx::TransposeOp>();
-  if (!transpose || matmul.getTransposeRhs() || matmul.getPackedShape() || !is_constant_expression(transpose.getInput())) return;
+  if (!transpose || matmul.getTransposeRhs() || matmul.getPackedShape()) return;
   Type element = tx::tensor(matmul.getRhs()).getElementType();
   if (!llvm::isa<FloatType>(element) || element.getIntOrFloatBitWidth() != 16) return;
   if (transpose.getPermutation() != ArrayRef<int64_t>{1, 0}) return;
+  if (!is_constant_expression(transpose.getInput())) {
+    constexpr int64_t at_once = 8;  // elements of 16 bytes, in which rows are copied if they are a multiple of them
+    RankedTensorType matrix = tx::tensor(transpose.getInput());
+    if (!llvm::isa<BlockArgument>(transpose.getInput()) || !matrix.hasStaticShape() || matrix.getDimSize(1) % at_once != 0) return;
+  }
   matmul.getRhsMutable().assign(transpose.getInput());
   matmul.setTransposeRhs(true);
 }

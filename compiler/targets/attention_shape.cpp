@@ -49,6 +49,18 @@ std::optional<int64_t> only(ArrayRef<AffineExpr> extents) {
   return extents.size() == 1 ? tx::static_extent(extents.front()) : std::nullopt;
 }
 
+Type cast_of(tx::DispatchOp region, stage::ContractOp first, stage::ContractOp second) {
+  Type found;
+  for (auto [product, number] : {std::pair(first, 0u), {first, 1u}, {second, 1u}}) {
+    auto cast = product.getFactors().front().getTerminator()->getOperand(number).getDefiningOp<arith::ExtFOp>();
+    if (!cast || (found && cast.getIn().getType() != found)) return {};
+    found = cast.getIn().getType();
+  }
+  bool is_half = found.isF16() || found.isBF16();
+  return is_half && llvm::all_of(region.getOutputs(), [&](Value output) { return tx::tensor(output).getElementType() == found; }) ? found
+                                                                                                                                  : Type();
+}
+
 }  // namespace
 
 FailureOr<AttentionShape> AttentionShape::read(tx::DispatchOp region, StringRef who) {
@@ -76,6 +88,7 @@ FailureOr<AttentionShape> AttentionShape::read(tx::DispatchOp region, StringRef 
   for (stage::ContractOp product : {result.first, result.second}) {
     if (!product.getAccumulator().isF32()) return refuse("the products are not summed in f32");
   }
+  if (result.element && result.element.isF32()) result.cast_from = cast_of(region, result.first, result.second);
   auto depth = only(result.first.getDomain().folded());
   if (!depth || *depth == 0) return refuse("the length of the first product's sums is not static");
   result.depth = *depth;

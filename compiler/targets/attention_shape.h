@@ -17,6 +17,8 @@ struct AttentionShape {
   mlir::AffineExpr queries, keys;             // at least 1
   int64_t depth = 1, columns = 1;             // elements of a query, and of a result
   mlir::Type element;                         // of the operands of both products in the graph; null if they differ
+  // f16 or bf16, if the products are of f32, queries, keys and values were cast from it, and results are cast to it; else null.
+  mlir::Type cast_from;
   // The dimensions of the two products' domains.
   unsigned first_key = 0;
   std::optional<unsigned> second_column;  // none: there is only one

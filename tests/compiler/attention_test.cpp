@@ -61,6 +61,30 @@ std::string attention(const Shape& s, const std::string& element, bool causal) {
   return region_text({q, k, v, mask}, {out}, body, "", is_known ? std::vector<std::string>() : std::vector<std::string>{"b", "m", "n"});
 }
 
+// softmax(q * k^T / 2 + mask) * v of operands in `stored`, computed in f32 and rounded at the end, as scaled_dot_product_attention of PyTorch is traced.
+std::string cast_attention(const Shape& s, const std::string& stored) {
+  auto [b, h, m, n, d, c] = s;
+  auto t = [&](std::initializer_list<int64_t> extents, const std::string& element) { return "tensor<" + type(extents, element) + ">"; };
+  auto cast = [&](const std::string& name, int operand, std::initializer_list<int64_t> from, const std::string& order,
+                  std::initializer_list<int64_t> to) {
+    return "%" + name + "f = tx.cast %" + std::to_string(operand) + " : " + t(from, stored) + " -> " + t(from, "f32") + "\n%" + name +
+           " = tx.transpose %" + name + "f {permutation = array<i64: " + order + ">} : " + t(from, "f32") + " -> " + t(to, "f32") + "\n";
+  };
+  const std::string scores = t({b, h, m, n}, "f32"), results = t({b, h, m, c}, "f32"), rows = t({b, m, h, c}, "f32");
+  const std::string body = cast("q", 0, {b, m, h, d}, "0, 2, 1, 3", {b, h, m, d}) + cast("k", 1, {b, n, h, d}, "0, 2, 3, 1", {b, h, d, n}) +
+                           cast("v", 2, {b, n, h, c}, "0, 2, 1, 3", {b, h, n, c}) + "%s = tx.matmul %q, %k : " + t({b, h, m, d}, "f32") +
+                           ", " + t({b, h, d, n}, "f32") + " -> " + scores + "\n%half0 = tx.constant dense<0.5> : tensor<f32>\n" +
+                           "%half = tx.broadcast %half0 {dimensions = array<i64>} : tensor<f32> -> " + scores +
+                           "\n%scaled = tx.mul %s, %half : " + scores +
+                           "\n%mask = tx.broadcast %3 {dimensions = array<i64: 0, 1, 2, 3>} : " + t({b, 1, 1, n}, "f32") + " -> " + scores +
+                           "\n%masked = tx.add %scaled, %mask : " + scores + "\n%w = tx.softmax %masked {axis = 3 : i64} : " + scores +
+                           "\n%o = tx.matmul %w, %v : " + scores + ", " + t({b, h, n, c}, "f32") + " -> " + results +
+                           "\n%r = tx.transpose %o {permutation = array<i64: 0, 2, 1, 3>} : " + results + " -> " + rows +
+                           "\n%y = tx.cast %r : " + rows + " -> " + t({b, m, h, c}, stored) + "\ntx.yield %y : " + t({b, m, h, c}, stored);
+  return region_text({type({b, m, h, d}, stored), type({b, n, h, d}, stored), type({b, n, h, c}, stored), type({b, 1, 1, n}, "f32")},
+                     {type({b, m, h, c}, stored)}, body);
+}
+
 // The same without a mask, of operands and results that are quantized to `integers`, as DequantizeLinear and QuantizeLinear have it: (x - zero) * scale,
 // and round(y / 0.02) + zero. Queries that are not quantized, as those of a decoder whose keys and values are cached, give results that are not.
 // With `is_real`, operands are of the element, as DequantizeLinear gives them.
@@ -189,6 +213,15 @@ class AttentionInHalfPrecision : public testing::TestWithParam<Shape> {};
 TEST_P(AttentionInHalfPrecision, IsOneKernel) {
   check_region(attention(GetParam(), "f16", false), options_of(4e-3));
   check_region(attention(GetParam(), "bf16", true), options_of(3e-2));
+}
+
+// Results are those of f32, rounded: within a unit in the last place, of numbers of which some are near zero.
+TEST_P(AttentionInHalfPrecision, IsCastToF32AndBack) {
+  for (auto [element, step] : {std::pair{"f16", 0x1p-10}, {"bf16", 0x1p-7}}) {
+    CheckOptions options = options_of(1e-5);
+    options.relative = step * 1.01;
+    check_region(cast_attention(GetParam(), element), options);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, AttentionInHalfPrecision,

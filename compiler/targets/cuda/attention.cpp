@@ -486,8 +486,9 @@ class AttentionWriter {
 
 std::optional<AttentionForm> AttentionForm::choose(const AttentionShape& shape, int64_t shared_memory_bytes) {
   AttentionForm form;
-  bool tensor_cores = shape.element && (shape.element.isF16() || shape.element.isBF16());
-  form.element = tensor_cores ? shape.element : Float32Type::get(shape.queries.getContext());
+  bool is_half = shape.element && (shape.element.isF16() || shape.element.isBF16()), tensor_cores = is_half || shape.cast_from;
+  form.element = is_half ? shape.element : shape.cast_from ? shape.cast_from : Float32Type::get(shape.queries.getContext());
+  form.splits_weights = tensor_cores && !is_half;
   form.depth = llvm::alignTo(static_cast<uint64_t>(shape.depth), row_alignment);
   form.columns = llvm::alignTo(static_cast<uint64_t>(shape.columns), tensor_cores ? row_alignment : 64);
   if (form.depth > most_columns || form.columns > most_columns) return std::nullopt;
@@ -516,7 +517,8 @@ std::optional<AttentionForm> AttentionForm::choose(const AttentionShape& shape, 
 }
 
 std::string AttentionForm::name() const {
-  return std::to_string(query_rows) + " queries, " + std::to_string(stages) + " x " + std::to_string(keys) + " keys";
+  return std::to_string(query_rows) + " queries, " + std::to_string(stages) + " x " + std::to_string(keys) + " keys" +
+         (splits_weights ? ", weights in two parts" : "");
 }
 
 // plan() and emit() read the same.

@@ -71,12 +71,13 @@ class AttentionByTensorCores final : public ProductsBase {
     int64_t row = form_.row_bytes(form_.columns), tiles = form_.thread_rows / 2;
     Value values = add(stage, values_);
     for (int64_t step = 0; step < AttentionForm::keys / 16; ++step) {
-      Values left;
+      Values left, rest;
       for (int64_t i = 0; i < tiles; ++i) {
         for (int64_t half = 0; half < 2; ++half) {
           for (int64_t down = 0; down < 2; ++down) {
             size_t at = static_cast<size_t>(((i * 2 + down) * score_groups + step * 2 + half) * 2);
             left.push_back(pack(weights[at], weights[at + 1]));
+            if (form_.splits_weights) rest.push_back(pack(rest_of(weights[at]), rest_of(weights[at + 1])));
           }
         }
       }
@@ -86,12 +87,19 @@ class AttentionByTensorCores final : public ProductsBase {
         for (int64_t i = 0; i < tiles; ++i) {
           for (int64_t side = 0; side < 2; ++side)
             multiply(words_of(left, i * 4, 4), words_of(words, side * 2, 2), results, result_groups, i, n + side);
+          for (int64_t side = 0; side < 2 && form_.splits_weights; ++side)
+            multiply(words_of(rest, i * 4, 4), words_of(words, side * 2, 2), results, result_groups, i, n + side);
         }
       }
     }
   }
 
  private:
+  // What is left of a weight when it is rounded.
+  Value rest_of(Value weight) const {
+    Value rounded = k_.make<arith::TruncFOp>(form_.element, weight);
+    return k_.make<arith::SubFOp>(weight, k_.make<arith::ExtFOp>(weight.getType(), rounded));
+  }
   static ValueRange words_of(const Values& words, int64_t first, int64_t count) {
     return ValueRange(words).slice(static_cast<size_t>(first), static_cast<size_t>(count));
   }
