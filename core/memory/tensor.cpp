@@ -157,6 +157,15 @@ void Tensor::set_producer(const Ref<Timeline>& timeline, uint64_t value, bool ho
   producer_.store(call, std::memory_order_release);
 }
 
+void Tensor::set_failed_by(const void* call, const Ref<Timeline>& failed) {
+  Ref<Timeline> before;  // destroyed after the lock is released
+  std::lock_guard lock(lock_);
+  if (producer_.load(std::memory_order_relaxed) != call) return;
+  before = std::exchange(timeline_, failed);
+  value_ = failed->last();
+  host_signalled_ = true;
+}
+
 Tensor::Producer Tensor::producer() const {
   std::lock_guard lock(lock_);
   const void* const call = producer_.load(std::memory_order_relaxed);

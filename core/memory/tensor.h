@@ -62,6 +62,8 @@ class Tensor final : public Counted {
   };
   // A copy: another thread may start a later call that fills the tensor. [any]
   Producer producer() const;
+  // Waits for what this call filled fail from now on, unless another call has begun to fill it. [any]
+  void set_failed_by(const void* call, const Ref<Timeline>& failed);
   // Allocates memory and sets the extents of a tensor created empty. [serial:tensor]
   Status allocate(std::span<const int64_t> dims, uint64_t size_bytes);
 

@@ -213,9 +213,7 @@ Status Call::leave(bool over, Status&& outcome) {
         function_.count_failure();
         failure_ = std::move(failure);
         if (rejected) {
-          for (Tensor* tensor : invocation_.results()) {
-            if (tensor->producer().call == this) tensor->set_producer(rejected, rejected->last(), true, this);
-          }
+          for (Tensor* tensor : invocation_.results()) tensor->set_failed_by(this, rejected);
         }
       } else {
         for (Tensor* tensor : invocation_.results()) tensor->set_ready_by(this);
@@ -242,7 +240,8 @@ Status Call::leave(bool over, Status&& outcome) {
     invocation_.drop_waits();
     if (frame_) function_.dispose(std::move(frame_));
   }
-  return over ? failure_.clone() : std::move(outcome);
+  if (over) return failure_.clone();
+  return checks_late_ ? std::move(outcome).payload("checks", "late") : std::move(outcome);
 }
 
 void GiveBackCall::operator()(Call* call) const {

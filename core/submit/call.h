@@ -65,8 +65,9 @@ class Call {
   uint64_t value_ = 0;
   std::atomic<bool> finished_{false};
   bool retained_ = false;
-  bool counted_ = true;   // whether it keeps the instance alive; false once abandoned: then the instance waits for it
-  uint32_t waiters_ = 0;  // threads inside wait; under the function's lock
+  bool checks_late_ = false;  // whoever waits examines verdicts
+  bool counted_ = true;       // whether it keeps the instance alive; false once abandoned: then the instance waits for it
+  uint32_t waiters_ = 0;      // threads inside wait; under the function's lock
   memory::Ref<memory::Timeline> own_timeline_;
   Status failure_;              // set before finished_, then constant
   CallPointer next_abandoned_;  // link of the instance's list

@@ -270,8 +270,8 @@ void Function::hold_state_long(const Invocation& call) const {
 
 bool Function::can_enqueue(const Frame& frame, Invocation& call) const {
   if (!frame.plan().single()) return false;
-  // The host must examine the verdicts of kernels before other calls use the results or the state. Nothing but what is on an application's stream uses
-  // those of its calls.
+  // The host must examine the verdicts of kernels before other calls use the results or the state. On an application's stream it waits for them when the
+  // call is started, or the application answers for what uses the results.
   if (!frame.plan().verdicts.empty() && (!call.stream || call.turn || frame.verdict_may_block())) return false;
   if (!call.pending && !call.turn) [[likely]]
     return true;
@@ -470,9 +470,10 @@ Result<CallPointer> Function::start(std::span<Tensor* const> arguments, std::spa
   for (size_t i = 0; i < results.size(); ++i) {  // before a wait: the call holds them until it has finished
     if (call->invocation().made()[i]) results[i] = Ref<Tensor>(call->invocation().made()[i]).detach();
   }
-  // The stream could not be made to wait, or verdicts are to be examined now.
-  const bool examines = native_stream && !checks_late && call->frame_ && !call->frame_->plan().verdicts.empty();
-  if (call->invocation().stream || examines) static_cast<void>(call->wait(HEDDLE_TIMEOUT_INFINITE));
+  // The stream could not be made to wait, or verdicts must be examined now.
+  const bool has_verdicts = native_stream && call->frame_ && !call->frame_->plan().verdicts.empty();
+  call->checks_late_ = has_verdicts && checks_late;
+  if (call->invocation().stream || (has_verdicts && !checks_late)) static_cast<void>(call->wait(HEDDLE_TIMEOUT_INFINITE));
   return call;
 }
 

@@ -5,6 +5,7 @@
 
 #include <array>
 
+#include "compiler/targets/cuda/cuda.h"
 #include "compiler/targets/online_softmax.h"
 #include "compiler/targets/x86_64/x86_64.h"
 #include "mlir/IR/Diagnostics.h"
@@ -222,6 +223,34 @@ TEST_P(AttentionInHalfPrecision, IsCastToF32AndBack) {
     options.relative = step * 1.01;
     check_region(cast_attention(GetParam(), element), options);
   }
+}
+
+// On CUDA by tensor cores, if nothing wider than f16 or bf16 goes in or comes out.
+TEST(Attention, BetweenCastsIsOnTensorCores) {
+  auto rung = [](std::string text) {
+    ParsedRegion parsed(text);
+    auto kernel = compile_region(*targets::make_cuda_target("sm_90a", targets::Math::strict), parsed.region(), "attention");
+    EXPECT_TRUE(kernel);
+    return kernel ? kernel->resources.rung : std::string();
+  };
+  auto with = [](std::string text, const std::string& from, const std::string& to) {
+    const size_t at = text.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    return at == std::string::npos ? text : text.replace(at, from.size(), to);
+  };
+  const std::string cast = cast_attention({1, 2, 20, 50, 16, 16}, "bf16");
+  const std::string parts = "weights in two parts";
+  EXPECT_NE(rung(cast).find(parts), std::string::npos);
+  EXPECT_EQ(rung(attention({1, 2, 20, 50, 16, 16}, "bf16", false)).find(parts), std::string::npos) << "products of bf16";
+  EXPECT_EQ(rung(attention({1, 2, 20, 50, 16, 16}, "f32", false)).find(parts), std::string::npos) << "products of f32";
+  // Scaled queries are no numbers of bf16.
+  const std::string queries = "tensor<1x2x20x16xf32>";
+  const std::string scaled =
+      with(with(cast, "%s = tx.matmul %q,",
+                "%two0 = tx.constant dense<3.0> : tensor<f32>\n%two = tx.broadcast %two0 {dimensions = array<i64>} : tensor<f32> -> " +
+                    queries + "\n%q3 = tx.mul %q, %two : " + queries + "\n%s = tx.matmul %q,"),
+           "tx.matmul %q,", "tx.matmul %q3,");
+  EXPECT_EQ(rung(scaled).find(parts), std::string::npos);
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, AttentionInHalfPrecision,

@@ -147,6 +147,15 @@ TEST_F(CudaTarget, MultipliesOnTensorCoresInClusters) {
     EXPECT_EQ(rung_of(product.matmul, product.math), product.rung);
     check("cluster", product.matmul.to_case(), 0, product.math);
   }
+  check("groups", Conv{.batch = 6,
+                       .height = 16,
+                       .width = 16,
+                       .channels = 64,
+                       .columns = 64,
+                       .kernel = {14, 14},
+                       .low = {1, 1},
+                       .high = {1, 1},
+                       .groups = 2});
   // As the gradient of a filter is computed.
   check("a kernel as large as the image",
         Conv{.batch = 8, .height = 16, .width = 16, .channels = 32, .columns = 32, .kernel = {14, 14}, .low = {1, 1}, .high = {1, 1}});

@@ -12,7 +12,7 @@ from unittest import mock
 from heddle.torch import _breaks_pace, _breaks_reads, _breaks_text
 from heddle.torch import report as open_report
 from heddle.torch._breaks_calls import Crossing, Piece, State
-from heddle.torch._breaks_pace import DEEP, FIRST, SHARE, UNSEEN, Pace
+from heddle.torch._breaks_pace import DEEP, FIRST, SHARE, SHARE_OF_SHORT, UNSEEN, Pace
 from heddle.torch._breaks_records import Report
 from report_test import SCHEMA, chain, made_up, violations
 
@@ -37,13 +37,14 @@ def chosen(pace, calls, noted):
 
 class Paces(unittest.TestCase):
     def test_the_rate_follows_what_an_observation_costs(self):
-        for cost, time_of_call in ((20 * US, 150 * US), (40 * US, 150 * US), (20 * US, 15 * US), (5 * US, 400 * US)):
+        for cost, time_of_call, wanted in ((20 * US, 150 * US, SHARE_OF_SHORT), (40 * US, 150 * US, SHARE_OF_SHORT), (20 * US, 250 * US, SHARE),
+                                           (5 * US, 400 * US, SHARE)):
             with self.subTest(cost=cost, time=time_of_call):
                 pace = Pace(random.Random(1).random)
-                numbers = chosen(pace, 200_000, lambda _: (cost, time_of_call))
-                share = (len(numbers) - FIRST) * UNSEEN * cost / (200_000 * time_of_call)
-                self.assertLess(share, 1.15 * SHARE)
-                self.assertGreater(share, 0.85 * SHARE)
+                numbers = chosen(pace, 400_000, lambda _: (cost, time_of_call))
+                share = (len(numbers) - FIRST) * UNSEEN * cost / (400_000 * time_of_call)
+                self.assertLess(share, 1.15 * wanted)
+                self.assertGreater(share, 0.85 * wanted)
 
     def test_a_cost_that_changes_changes_the_rate(self):
         pace = Pace(random.Random(1).random)
@@ -61,9 +62,9 @@ class Paces(unittest.TestCase):
         pace, deep = Pace(random.Random(1).random), []
         for _ in range(FIRST + 80 * DEEP):
             deep.append(pace.next(100 * US)[1])
-            pace.note(50 * US if deep[-1] else 10 * US, 150 * US, deep[-1])
+            pace.note(50 * US if deep[-1] else 10 * US, 250 * US, deep[-1])
         self.assertEqual(sum(deep[FIRST:]), 80)
-        self.assertAlmostEqual(pace.stride, ((DEEP - 1) * 10 + 50 + 100) / DEEP * UNSEEN / (SHARE * 150), delta=1)
+        self.assertAlmostEqual(pace.stride, ((DEEP - 1) * 10 + 50 + 100) / DEEP * UNSEEN / (SHARE * 250), delta=1)
 
     def test_no_rhythm_of_a_program_chooses_what_is_observed(self):
         for period in (2, 3, 4, 5, 8, 16):

@@ -188,9 +188,15 @@ TEST_P(RuntimeChecks, OnAStreamOfTheApplication) {
       }
       heddle_call_t* started = nullptr;
       HEDDLE_ASSERT_OK(heddle_call_start(function, &params, arguments, 1, &result, 1, &started));
-      is_started = true;
       TensorHandle kept(result);
       CallHandle call(started);
+      if (is_late) {
+        heddle_status_t* running = heddle_call_wait(started, 0);
+        EXPECT_EQ(heddle_status_code(running), HEDDLE_STATUS_DEADLINE_EXCEEDED);
+        EXPECT_NE(heddle_status_payload(running, {"checks", 6}).size, 0u);
+        heddle_status_free(running);
+      }
+      is_started = true;
       if (is_late) stream.synchronize();
       int64_t out = 0;
       if (verdict < 10) {

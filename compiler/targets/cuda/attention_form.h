@@ -10,7 +10,7 @@ namespace heddle::targets::cuda {
 
 struct AttentionForm {
   mlir::Type element;  // in shared memory: f16 or bf16 with tensor cores, f32 without
-  // With tensor cores, weights are multiplied in two parts: what they are rounded to, and the rest. So results are those of f32 before they are rounded.
+  // With tensor cores, weights are multiplied in two parts: what they are rounded to, and the rest. What is lost is far less than the rounding of the results.
   bool splits_weights = false;
   int64_t threads = 0;
   int64_t thread_rows = 0;         // queries of a thread; with tensor cores two for each of a subgroup's matrices

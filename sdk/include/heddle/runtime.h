@@ -418,9 +418,10 @@ HEDDLE_EXPORT heddle_status_t* heddle_call(heddle_function_t* function, heddle_t
                                            heddle_tensor_t** results, uint32_t result_count);
 
 #define HEDDLE_CALL_NATIVE_STREAM 1u /* native_stream is set; 0 is valid, too: CUDA's default stream */
-/* With a native stream: starting a call whose kernels check indices or divisors does not wait for their verdicts. heddle_call_wait returns the failure
- * once the call is over; later work on the stream, and later calls of Heddle on it, run in spite of it and find undefined contents in the results.
- * Without a native stream it has no effect. Since ABI 0.3 */
+/* With a native stream: starting a call whose kernels check indices or divisors does not wait for what they find, if the call is one submission and uses
+ * no state. heddle_call_wait returns the failure once the call is over, and from then on reading a result fails. Until then, all that uses the results
+ * finds undefined contents: later work on the stream, other calls, and heddle_tensor_read. If the handle is released before, nobody is told. While such a
+ * call runs, the status of a wait that timed out has the payload "checks". Without a native stream the flag has no effect. Since ABI 0.3 */
 #define HEDDLE_CALL_LATE_CHECKS 2u
 typedef struct heddle_call_params {
   uint32_t struct_size;

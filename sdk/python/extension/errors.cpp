@@ -82,14 +82,14 @@ double seconds_of(nb::handle timeout, const std::string& doing) {
   raise(is_type ? "TYPE" : "INVALID_ARGUMENT", doing + "timeout is a number of seconds, got " + repr_of(timeout) + "; pass one, or None");
 }
 
-void raise(heddle_status_t* failure) {
+void raise(heddle_status_t* failure, const std::string& before) {
   const std::unique_ptr<heddle_status_t, void (*)(heddle_status_t*)> owned(failure, heddle_status_free);
   nb::dict payload;
   for (const std::string_view key : kPayloads) {
     const std::string_view value = view(heddle_status_payload(failure, c_string(key)));
     if (!value.empty()) payload[nb::str(key.data(), key.size())] = nb::str(value.data(), value.size());
   }
-  throw_error(view(heddle_status_code_name(heddle_status_code(failure))), view(heddle_status_message(failure)),
+  throw_error(view(heddle_status_code_name(heddle_status_code(failure))), before + std::string(view(heddle_status_message(failure))),
               view(heddle_status_domain(failure)), heddle_status_native_code(failure), payload);
 }
 

@@ -123,7 +123,9 @@ struct ExchangeCall {
   ExchangeCall(const ExchangeCall&) = delete;
   ~ExchangeCall() {
     const Exclusive held;
-    drop_late_calls();
+    for (LateCall& one : late_calls) {
+      if (one.of == this) one.of = nullptr;  // whoever settles the others tells of it
+    }
     for (auto& scratch : idle) {
       if (!scratch->process.is_this()) static_cast<void>(scratch.release());  // its tensors are those of the parent process
     }
@@ -143,14 +145,12 @@ struct ExchangeCall {
  private:
   friend struct Use;
   struct LateCall {
-    const ExchangeCall* of;
+    const ExchangeCall* of;  // NULL if it is gone
     heddle_call_t* call;
     Process process{};
   };
   inline static std::vector<LateCall> late_calls;
   inline static uint64_t late_failures = 0;
-  // A failure that nobody has heard of is written to stderr.
-  void drop_late_calls() noexcept;
   static bool is_true(const nb::object& value) { return PyObject_IsTrue(value.ptr()) == 1; }
   // The argument in whose memory the call writes the result; -1 for none.
   static int64_t place_of(const Result& result, const Scratch& scratch) {
@@ -243,22 +243,15 @@ ExchangeCall::ExchangeCall(nb::object called, nb::handle capsule, nb::tuple give
   }
 }
 
-// Whether the call is over; then *out_failure is its failure, or NULL.
-bool call_is_over(heddle_call_t* call, uint64_t timeout_ns, heddle_status_t** out_failure) {
+// Whether the call is over; then *out_failure is its failure, or NULL. Otherwise *out_checks_late tells whether it may fail although it is on a stream.
+bool call_is_over(heddle_call_t* call, uint64_t timeout_ns, heddle_status_t** out_failure, bool* out_checks_late = nullptr) {
   *out_failure = heddle_call_wait(call, timeout_ns);
   if (heddle_status_code(*out_failure) != HEDDLE_STATUS_DEADLINE_EXCEEDED ||
       heddle_status_payload(*out_failure, c_string("deadline")).size != 0)
     return true;
+  if (out_checks_late) *out_checks_late = heddle_status_payload(*out_failure, c_string("checks")).size != 0;
   heddle_status_free(std::exchange(*out_failure, nullptr));
   return false;
-}
-
-[[noreturn]] void raise_late(heddle_status_t* failure) {
-  const std::string code(view(heddle_status_code_name(heddle_status_code(failure))));
-  const std::string text = "heddle: an earlier call failed after it was started, and its results are undefined: " +
-                           std::string(view(heddle_status_message(failure)));
-  heddle_status_free(failure);
-  raise(code.c_str(), text);
 }
 
 void ExchangeCall::settle_late_calls(const ExchangeCall* waited_for) {
@@ -281,33 +274,13 @@ void ExchangeCall::settle_late_calls(const ExchangeCall* waited_for) {
       ended = call_is_over(one.call, kSliceNs, &failure);
     }
     if (is_here) heddle_call_release(one.call);
+    deliver_log();
     if (failure) {
       ++late_failures;
-      raise_late(failure);
+      raise(failure, "heddle: an earlier call failed after it was started, and its results are undefined: ");
     }
     i = 0;
   }
-}
-
-void ExchangeCall::drop_late_calls() noexcept {
-  std::erase_if(late_calls, [this](const LateCall& one) {
-    if (one.of != this) return false;
-    heddle_status_t* failure = nullptr;
-    if (one.process.is_this()) {
-      call_is_over(one.call, 0, &failure);
-      heddle_call_release(one.call);
-    }
-    if (failure) {
-      const nb::error_scope kept;
-      try {
-        raise_late(failure);
-      } catch (nb::python_error& raised) {
-        raised.restore();
-        PyErr_WriteUnraisable(nullptr);
-      }
-    }
-    return true;
-  });
 }
 
 std::unique_ptr<Scratch> ExchangeCall::take_scratch() {
@@ -423,7 +396,8 @@ void ExchangeCall::run(Scratch& scratch) {
   heddle_call_t* call = nullptr;
   heddle_status_t* status = nullptr;
   bool runs = true;
-  auto wait = [&](uint64_t timeout_ns) { runs = !call_is_over(call, timeout_ns, &status); };
+  bool may_fail_late = false;
+  auto wait = [&](uint64_t timeout_ns) { runs = !call_is_over(call, timeout_ns, &status, &may_fail_late); };
   auto release = [&] {
     heddle_status_free(status);
     status = nullptr;
@@ -451,7 +425,7 @@ void ExchangeCall::run(Scratch& scratch) {
     wait(kSliceNs);
   }
   const bool is_left = call && runs;
-  if (is_left && checks_late) late_calls.push_back({this, std::exchange(call, nullptr)});
+  if (is_left && may_fail_late) late_calls.push_back({this, std::exchange(call, nullptr)});
   if (call) {
     GilReleased released;
     heddle_call_release(call);

@@ -30,8 +30,8 @@ inline heddle_string_t c_string(std::string_view text) {
   return {text.data(), text.size()};
 }
 
-// Throws the Python exception of a failure, which it frees.
-[[noreturn]] void raise(heddle_status_t* failure);
+// Throws the Python exception of a failure, which it frees. `before` comes before its text.
+[[noreturn]] void raise(heddle_status_t* failure, const std::string& before = {});
 // An error that the extension itself finds. `code` is a name of status.h, or "TYPE" for a TypeError.
 [[noreturn]] void raise(const char* code, const std::string& message);
 inline void check(heddle_status_t* status) {

@@ -7,6 +7,8 @@ from collections import deque
 from collections.abc import Callable
 
 SHARE = 0.005  # of the time of a function's calls, which observing some of them may take
+SHORT = 200_000  # nanoseconds: of shorter calls there are many, so fewer of them are enough
+SHARE_OF_SHORT = 0.002
 FIRST = 16  # calls of each graph, all of which are observed: compiling it took longer
 DEEP = 8  # one in so many observed calls is observed deeply, where that would take too long in each
 UNSEEN = 2.0  # what an observation takes in all, as a multiple of what it can time of itself: it empties caches, and PyTorch has to enter Python
@@ -52,7 +54,8 @@ class Pace:
 
     def _weigh(self, switch: int) -> None:
         if self._times:
-            allowed = max(1.0, SHARE * _median(self._times) / UNSEEN)
+            time = _median(self._times)
+            allowed = max(1.0, (SHARE_OF_SHORT if time < SHORT else SHARE) * time / UNSEEN)
             deep = _median(self._costs[True] or self._costs[False])
             light = _median(self._costs[False] or self._costs[True])
             self.all_deep = deep <= allowed

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import dataclasses
+import sys
 import time
 import warnings
 import zlib
@@ -20,8 +21,6 @@ from torch.utils._python_dispatch import _disable_current_modes
 from .. import _compiled_texts, _core
 from . import _cache
 from ._numbers import Number, value_of
-
-atexit.register(_core._ExchangeCall.settle_late_calls)  # raises what calls have found since
 
 _ALIGNMENT = {"cpu": 64, "cuda": 256}  # of arguments, in bytes (docs/interop.md)
 _MOST_SIZES = 64  # tuples of symbols whose extents are kept
@@ -42,6 +41,16 @@ def _allocator(device: torch.device) -> Callable[..., torch.Tensor] | None:
 def _is_free(tensor: torch.Tensor) -> bool:
     """Whether no other tensor has its memory, and only its Python object refers to it. A view, retain_graph=True or a hook that keeps it does."""
     return bool(tensor._use_count() == 1 and torch._C._storage_Use_Count(tensor.untyped_storage()._cdata) == 2)  # the tensor, and untyped_storage() here
+
+
+@atexit.register
+def _print_late_failures() -> None:
+    """What calls have found since the last one, at the end of the process."""
+    while True:
+        try:
+            return _core._ExchangeCall.settle_late_calls()
+        except Exception as failure:
+            sys.excepthook(type(failure), failure, failure.__traceback__)
 
 
 def _is_number_in_host_memory(value: Any) -> bool:
@@ -226,7 +235,7 @@ class Module:
         """Puts tensors on the GPU in the place of these. All of one type are one copy, for which the host does not wait."""
         for dtype in {given[i].dtype for i in which}:
             these = [i for i in which if given[i].dtype == dtype]
-            rows = torch.empty((len(these), _ALIGNMENT["cuda"] // dtype.itemsize), dtype=dtype, pin_memory=True)
+            rows = torch.empty((len(these), _ALIGNMENT["cuda"] // dtype.itemsize), dtype=dtype, device="cpu", pin_memory=True)
             with torch.no_grad():
                 torch.stack([given[i] for i in these], out=rows[:, 0])
             for i, number in zip(these, rows.to(self._device, non_blocking=True)[:, 0].unbind()):
