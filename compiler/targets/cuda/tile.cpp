@@ -330,7 +330,7 @@ std::optional<Tile> Tile::divided(const TiledContraction& shape, int64_t shared_
     if (cluster == 1 || rows % one.rows != 0 || columns % one.columns != 0 || rows / one.rows * (columns / one.columns) != cluster)
       continue;
     auto tile = fitted(shape, one, shared_memory_bytes);
-    if (!tile || tile->residents < residents) continue;  // the kernel has registers for so many of this tile
+    if (!tile) continue;
     tile->estimate_ns = shape.tensor_cores ? estimate(shape, *tile) : estimate_without_tensor_cores(shape, *tile);
     if (!best || tile->estimate_ns < best->estimate_ns) best = tile;
   }

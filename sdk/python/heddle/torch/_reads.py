@@ -37,13 +37,13 @@ _COMPUTING = {
     "dicts.py": {"ConstDictVariable.mp_length", "ConstDictVariable.mp_length_impl", "ConstDictVariable.sq_contains", "ConstDictVariable.sq_contains_impl",
                  "SideEffectsProxyDict.get_value___dict__"},
     "exc.py": {"raise_observed_exception"},
-    "functions.py": {"BaseUserFunctionVariable.call_obj_hasattr", "MemberDescriptorVariable.tp_descr_get_impl",
-                     "PolyfilledFunctionVariable.call_function", "UserFunctionVariable.call_obj_hasattr", "WrapperUserFunctionVariable.call_function",
-                     "wrap_bound_arg"},
+    "functions.py": {"BaseUserFunctionVariable.call_obj_hasattr", "GetSetDescriptorVariable.tp_descr_get_impl",
+                     "MemberDescriptorVariable.tp_descr_get_impl", "PolyfilledFunctionVariable.call_function", "UserFunctionVariable.call_obj_hasattr",
+                     "WrapperUserFunctionVariable.call_function", "wrap_bound_arg"},
     "lists.py": {"BaseListVariable.sq_length", "BaseListVariable.sq_length_impl", "RangeIteratorVariable.tp_iternext_impl",
                  "RangeVariable.apply_index"},
     "nn_module.py": {"UnspecializedNNModuleVariable.manually_trace_nn_module_getattr"},
-    "sets.py": {"BaseSetVariable.sq_contains_impl", "SetVariable.sq_contains"},
+    "sets.py": {"BaseSetVariable.sq_contains_impl", "SetVariable.sq_contains", "SetVariable.sq_contains_impl"},
     "symbolic_convert.py": {f"InstructionTranslatorBase.{name}" for name in (
         "BUILD_CONST_KEY_MAP", "BUILD_LIST", "BUILD_MAP", "CHECK_EXC_MATCH", "FORMAT_VALUE", "GET_ITER", "LIST_TO_TUPLE", "MAKE_FUNCTION", "STORE_ATTR",
         "_attach_traceback_to_exception", "_format_value", "_load_attr")},
@@ -108,6 +108,10 @@ class Reads:
         elif place[1].startswith("MemberDescriptor"):
             owner = getattr(frame.f_locals["obj"], "value", None)
             if not isinstance(owner, dataclasses.Field):  # which classes have, and are known by
+                raise Unknown(f"Dynamo has no guard for {frame.f_locals['attr_name']} of a {type(owner).__qualname__}")
+        elif place[1].startswith("GetSetDescriptor"):
+            owner = frame.f_locals["obj_value"]
+            if type(owner) not in PLAIN:  # such as the type of a device
                 raise Unknown(f"Dynamo has no guard for {frame.f_locals['attr_name']} of a {type(owner).__qualname__}")
 
     def _name(self, value: Any) -> None:
