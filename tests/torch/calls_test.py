@@ -100,6 +100,12 @@ class Calls(unittest.TestCase):
                     self.check(compiled, x, total)
                     self.check(compiled, make(), total)
 
+    def test_a_number_of_another_type_than_that_of_the_trace(self):
+        module = torch.fx.symbolic_trace(lambda x, number: (x * number,))
+        function = heddle.torch.backend(module, [torch.ones(3), torch.tensor(2.0)])
+        for number in (torch.tensor(0.5), torch.tensor(0.5, dtype=torch.float64)):
+            self.assertTrue(torch.equal(function(torch.ones(3), number)[0], torch.full((3,), 0.5)))
+
     def test_values_that_are_negated_when_they_are_read(self):
         compiled = self.compiled(update)
         self.check(compiled, torch.randn(3, 16), torch.randn(3, 16))

@@ -167,7 +167,8 @@ class _Compiled:
         results: list[torch.Tensor] = [node.meta["val"] for node in piece.outputs]
         module = Module(Interface(
             zlib.compress(text.encode(), 1), target, self._device, [self._slots.add(node) for node in piece.inputs],
-            [None if order is None else tuple(order) for order in writer.orders], [self._slots.add(node) for node in piece.outputs],
+            [None if order is None else tuple(order) for order in writer.orders],
+            [getattr(node.meta["val"], "dtype", None) for node in piece.inputs], [self._slots.add(node) for node in piece.outputs],
             [tuple(as_number(one.shape[d]) for d in order or range(one.ndim)) for one, order in zip(results, orders)], [one.dtype for one in results],
             [one.device for one in results], updates, writer.symbols, self._slots.add() if writer.symbols else -1,
             [None if order is None else tuple(order) for order in orders],

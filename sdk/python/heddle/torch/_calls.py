@@ -74,6 +74,7 @@ class Interface:
     device: torch.device
     inputs: list[int]  # slots
     orders: list[tuple[int, ...] | None]  # in which the dimensions of each input are given
+    input_types: list[torch.dtype | None]  # None: a number
     outputs: list[int]
     shapes: list[tuple[int | Number, ...]]  # of the results
     types: list[torch.dtype]
@@ -127,7 +128,7 @@ class Module:
             self.phases["loading"] = time.monotonic() - begin - sum(self.phases.values())
         self._function = self._module.function("main")
         self._device, self._symbols, self._outputs, self._updates, self._carrier = made.device, made.symbols, made.outputs, made.updates, made.carrier
-        self._inputs, self._orders = list(made.inputs), list(made.orders)
+        self._inputs, self._orders, self._types = list(made.inputs), list(made.orders), list(made.input_types)
         self._elsewhere = [i for i, device in enumerate(made.devices) if device != made.device and i not in made.updates]
         self._permuted = [(slot, [order.index(d) for d in range(len(order))]) for slot, order in zip(made.outputs, made.result_orders) if order is not None]
         self._empty = [slot for i, slot in enumerate(made.outputs) if i not in made.updates and 0 in made.shapes[i]]
@@ -138,6 +139,7 @@ class Module:
         if made.symbols:
             self._inputs.append(made.carrier)
             self._orders.append(None)
+            self._types.append(torch.bool)
         self._direct = self._prepared()
         return path, is_new
 
@@ -223,7 +225,7 @@ class Module:
         if self._device.type == "cuda":
             self._send_numbers(given, [i for i in unready if i not in self._updates.values() and _is_number_in_host_memory(given[i])])
         for i in unready:
-            given[i] = self._ready(given[i], self._orders[i])
+            given[i] = self._ready(given[i], self._orders[i], self._types[i])
         if self._direct is None or self._direct(values, made, given) is not None:
             self._call_with_arrays(values, made, given)
         for i in self._updates.values():
@@ -241,7 +243,7 @@ class Module:
             for i, number in zip(these, rows.to(self._device, non_blocking=True)[:, 0].unbind()):
                 given[i] = number
 
-    def _ready(self, tensor: Any, order: tuple[int, ...] | None) -> torch.Tensor:
+    def _ready(self, tensor: Any, order: tuple[int, ...] | None, kind: torch.dtype | None) -> torch.Tensor:
         """The same values in memory that a module takes, if there are such."""
         if not isinstance(tensor, torch.Tensor):
             return torch.tensor(tensor, dtype=torch.float64, device=self._device)
@@ -252,6 +254,8 @@ class Module:
         if tensor.layout != torch.strided:
             return tensor
         tensor = tensor.resolve_neg()
+        if tensor.ndim == 0 and kind is not None:
+            tensor = tensor.to(kind)  # PyTorch 2.14 traces random numbers of Python in f32, and gives them in f64
         if tensor.device.type == "cpu" and self._device.type == "cuda":
             tensor = tensor.to(self._device)
         if order is not None:
