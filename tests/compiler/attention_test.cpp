@@ -63,7 +63,8 @@ std::string attention(const Shape& s, const std::string& element, bool causal) {
 }
 
 // softmax(q * k^T / 2 + mask) * v of operands in `stored`, computed in f32 and rounded at the end, as scaled_dot_product_attention of PyTorch is traced.
-std::string cast_attention(const Shape& s, const std::string& stored) {
+std::string cast_attention(const Shape& s, const std::string& stored, const std::string& result = {}) {
+  const std::string& out = result.empty() ? stored : result;
   auto [b, h, m, n, d, c] = s;
   auto t = [&](std::initializer_list<int64_t> extents, const std::string& element) { return "tensor<" + type(extents, element) + ">"; };
   auto cast = [&](const std::string& name, int operand, std::initializer_list<int64_t> from, const std::string& order,
@@ -81,9 +82,9 @@ std::string cast_attention(const Shape& s, const std::string& stored) {
                            "\n%masked = tx.add %scaled, %mask : " + scores + "\n%w = tx.softmax %masked {axis = 3 : i64} : " + scores +
                            "\n%o = tx.matmul %w, %v : " + scores + ", " + t({b, h, n, c}, "f32") + " -> " + results +
                            "\n%r = tx.transpose %o {permutation = array<i64: 0, 2, 1, 3>} : " + results + " -> " + rows +
-                           "\n%y = tx.cast %r : " + rows + " -> " + t({b, m, h, c}, stored) + "\ntx.yield %y : " + t({b, m, h, c}, stored);
+                           "\n%y = tx.cast %r : " + rows + " -> " + t({b, m, h, c}, out) + "\ntx.yield %y : " + t({b, m, h, c}, out);
   return region_text({type({b, m, h, d}, stored), type({b, n, h, d}, stored), type({b, n, h, c}, stored), type({b, 1, 1, n}, "f32")},
-                     {type({b, m, h, c}, stored)}, body);
+                     {type({b, m, h, c}, out)}, body);
 }
 
 // The same without a mask, of operands and results that are quantized to `integers`, as DequantizeLinear and QuantizeLinear have it: (x - zero) * scale,
@@ -243,6 +244,7 @@ TEST(Attention, BetweenCastsIsOnTensorCores) {
   EXPECT_NE(rung(cast).find(parts), std::string::npos);
   EXPECT_EQ(rung(attention({1, 2, 20, 50, 16, 16}, "bf16", false)).find(parts), std::string::npos) << "products of bf16";
   EXPECT_EQ(rung(attention({1, 2, 20, 50, 16, 16}, "f32", false)).find(parts), std::string::npos) << "products of f32";
+  EXPECT_EQ(rung(cast_attention({1, 2, 20, 50, 16, 16}, "bf16", "f32")).find(parts), std::string::npos) << "results that are not rounded";
   // Scaled queries are no numbers of bf16.
   const std::string queries = "tensor<1x2x20x16xf32>";
   const std::string scaled =

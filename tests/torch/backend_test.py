@@ -329,6 +329,26 @@ class Backend(unittest.TestCase):
             with self.assertRaises(heddle.Error):
                 function(torch.tensor([4, 0]))
 
+    def test_numbers_in_host_memory_are_computed_there(self):
+        """In the plan of a graph on a GPU, for which none is needed: what the program gets of them is no result of the module, which computes it again."""
+        from heddle.torch import _plan
+        from torch._subclasses import FakeTensorMode
+        from torch.fx.experimental.proxy_tensor import make_fx
+
+        def function(x, number):
+            more = number + 1
+            return x / (1 - 0.9 ** more), more, (more * 2).sqrt()
+
+        with FakeTensorMode():
+            graph = make_fx(function)(torch.empty(5, device="cuda"), torch.empty(())).graph
+        inputs = [node for node in graph.nodes if node.op == "placeholder"]
+        plan = _plan.make_plan(graph, torch.device("cuda", 0), {}, _plan.Symbols(inputs))
+        *alone, piece = plan.steps
+        self.assertEqual([node.target for node in alone], [torch.ops.aten.add.Tensor, torch.ops.aten.mul.Tensor, torch.ops.aten.sqrt.default])
+        self.assertEqual([node.target for node in piece.outputs], [torch.ops.aten.div.Tensor])
+        self.assertEqual(set(piece.inputs), set(inputs))
+        self.assertEqual(plan.fallbacks, [])
+
     def test_a_negative_index_counts_from_the_end_only_in_brackets(self):
         x, source = torch.randn(4, 3), torch.randn(1, 3)
         self.assertTrue(torch.equal(self.compiled(lambda x, i: x[i])(x, torch.tensor([-1])), x[-1:]))

@@ -322,6 +322,10 @@ double estimate_without_tensor_cores(const TiledContraction& shape, const Tile& 
   return plain_start_clocks + (tile.cluster > 1 ? cluster_clocks : 0) + static_cast<double>(each) * (products + stores);
 }
 
+double estimate_ns_of(const TiledContraction& shape, const Tile& tile) {
+  return (shape.tensor_cores ? estimate(shape, tile) : estimate_without_tensor_cores(shape, tile)) / clocks_per_ns;
+}
+
 }  // namespace
 
 std::optional<Tile> Tile::divided(const TiledContraction& shape, int64_t shared_memory_bytes) const {
@@ -331,7 +335,7 @@ std::optional<Tile> Tile::divided(const TiledContraction& shape, int64_t shared_
       continue;
     auto tile = fitted(shape, one, shared_memory_bytes);
     if (!tile) continue;
-    tile->estimate_ns = shape.tensor_cores ? estimate(shape, *tile) : estimate_without_tensor_cores(shape, *tile);
+    tile->estimate_ns = estimate_ns_of(shape, *tile);
     if (!best || tile->estimate_ns < best->estimate_ns) best = tile;
   }
   return best;
@@ -345,11 +349,11 @@ std::vector<Tile> Tile::ranked(const TiledContraction& shape, int64_t shared_mem
     auto tile = fitted(shape, one, shared_memory_bytes);
     if (!tile || (is_largest(*tile) && !shape.tensor_cores && (shape.converts() || !shape.has_even_rows()))) continue;  // not measured
     for (int64_t cluster : {1, 2, 4, 8}) {
-      if (cluster > (shape.tensor_cores ? 8 : 4)) break;  // not measured
+      if (cluster == 8 && !shape.tensor_cores) break;  // not measured
       tile->cluster = cluster;
       if (cluster > 1 && (!clusters || shape.columns % tile->columns != 0 || tile->steps(shape) < cluster)) break;
       if (cluster > 1 && workgroups(shape, *tile, 1) > (cluster == 2 ? most_in_pairs : most_in_fours)) break;
-      tile->estimate_ns = (shape.tensor_cores ? estimate(shape, *tile) : estimate_without_tensor_cores(shape, *tile)) / clocks_per_ns;
+      tile->estimate_ns = estimate_ns_of(shape, *tile);
       fitting.push_back(*tile);
     }
   }

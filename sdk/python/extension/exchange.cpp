@@ -140,7 +140,6 @@ struct ExchangeCall {
   // Ends late calls that are over, and waits for those of one function, or of all if it is NULL: a function has one at most while another one is
   // started, or its arenas would multiply. Raises what one of them found.
   static void settle_late_calls(const ExchangeCall* waited_for);
-  static void settle_all_late_calls() { settle_late_calls(nullptr); }
 
  private:
   friend struct Use;
@@ -505,7 +504,7 @@ void bind_exchange(nb::module_& module) {
            nb::arg("alignment"), nb::arg("arguments"), nb::arg("results"), nb::arg("donated") = nb::list(),
            nb::arg("is_free").none() = nb::none(), nb::arg("taken").none() = nb::none(), nb::arg("checks_late") = false)
       .def("__call__", &ExchangeCall::call, nb::arg("values"), nb::arg("made"), nb::arg("prepared").none() = nb::none(), Locked())
-      .def_static("settle_late_calls", &ExchangeCall::settle_all_late_calls, Locked());
+      .def_static("settle_late_calls", [] { ExchangeCall::settle_late_calls(nullptr); }, Locked());
 }
 
 }  // namespace heddle::python

@@ -110,11 +110,18 @@ def _is_last_write(node: torch.fx.Node) -> bool:
 
 
 def _in_host_memory(calls: list[torch.fx.Node], in_module: set[torch.fx.Node], device: torch.device) -> set[torch.fx.Node]:
-    """Single numbers that follow from such numbers, all of them in the host's memory, in a graph on another device: for example, the steps of an optimizer."""
+    """Single numbers in the host's memory that follow from such numbers alone, in a graph on another device."""
+    if device.type == "cpu":
+        return set()
+
+    def is_there(node: torch.fx.Node) -> bool:
+        value = node.meta.get("val")
+        return isinstance(value, torch.Tensor) and value.ndim == 0 and value.device.type == "cpu"
+
     found: set[torch.fx.Node] = set()
-    for node in calls if device.type != "cpu" else []:
-        if node in in_module and all(isinstance(one.meta.get("val"), torch.Tensor) and one.meta["val"].ndim == 0 and one.meta["val"].device.type == "cpu"
-                                     and (one is node or one in found or one.op in ("placeholder", "get_attr")) for one in [node, *node.all_input_nodes]):
+    for node in calls:
+        known = (one in found or one.op in ("placeholder", "get_attr") and is_there(one) for one in node.all_input_nodes)
+        if node in in_module and is_there(node) and all(known):
             found.add(node)
     return found
 
