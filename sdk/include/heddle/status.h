@@ -45,7 +45,8 @@ HEDDLE_EXPORT heddle_string_t heddle_status_domain(const heddle_status_t* status
 HEDDLE_EXPORT int64_t heddle_status_native_code(const heddle_status_t* status);
 /* The payload stored under `key`, empty if there is none; borrowed until the status is freed. The runtime keeps payloads when it adds to a
  * message. Its own keys are "region" (the number in the module, in decimal) and "region_name" when a kernel failed, "operator" when no
- * plugin offers an operator, and "deadline" when a call missed its deadline. [any] [no-block] */
+ * plugin offers an operator, "deadline" when a call missed its deadline, and "checks" when a wait timed out for a call that may fail late
+ * (HEDDLE_CALL_LATE_CHECKS). [any] [no-block] */
 HEDDLE_EXPORT heddle_string_t heddle_status_payload(const heddle_status_t* status, heddle_string_t key);
 /* Name of a code, e.g. "NOT_FOUND"; static. [any] [no-block] */
 HEDDLE_EXPORT heddle_string_t heddle_status_code_name(heddle_status_code_t code);
