@@ -3,8 +3,10 @@
 import copy
 import os
 import pathlib
+import re
 import subprocess
 import sys
+import threading
 import time
 import unittest
 import warnings
@@ -251,14 +253,42 @@ class Torch(GpuTestCase):
             loss_of(other, ids).backward()
             self.close(table.weight.grad, other.weight.grad)
 
+    def test_each_of_two_late_failures_is_raised(self):
+        """Also those of calls that another thread made."""
+        tables = [nn.Embedding(extent, 64, device="cuda") for extent in (50, 60)]
+        compiled = [self.compiled(table) for table in tables]
+        ids = torch.arange(32, device="cuda")
+        wrong = [torch.full((32,), 70 + i, device="cuda") for i in range(2)]
+        for one in compiled * 4:
+            one(ids)
+        torch.cuda.synchronize()
+        torch.cuda._sleep(1_000_000_000)  # about half a second
+        threads = [threading.Thread(target=one, args=(these,)) for one, these in zip(compiled, wrong, strict=True)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        torch.cuda.synchronize()
+        found = []
+        for _ in range(2):
+            with self.assertRaises(heddle.Error) as raised:
+                compiled[0](ids)
+            found += re.findall("index 7[01] is outside", str(raised.exception))
+        self.assertEqual(sorted(found), ["index 70 is outside", "index 71 is outside"])
+        for one, table in zip(compiled, tables, strict=True):
+            self.assertTrue(torch.equal(one(ids), table(ids)))
+
     def test_a_process_ends_with_what_its_last_call_found(self):
         program = pathlib.Path(self.folder) / "last.py"
         program.write_text("""
 import torch, heddle.torch
 table = torch.nn.Embedding(50, 64, device="cuda")
 compiled = torch.compile(table, backend=heddle.torch.backend)
-for i in range(4):
-    y = compiled(torch.tensor([1, 2 if i < 3 else 77], device="cuda"))
+wrong = torch.tensor([1, 77], device="cuda")
+for _ in range(3):
+    compiled(torch.tensor([1, 2], device="cuda"))
+torch.cuda._sleep(1_000_000_000)  # about half a second, in which the call returns
+compiled(wrong)
 print("over")
 """)
         done = subprocess.run([sys.executable, "-B", str(program)], capture_output=True, text=True, check=False)
