@@ -6,7 +6,7 @@
 
 Each network runs in a process of its own, for two sizes, in evaluation mode. The results of the compiled network, and the gradients of all parameters
 for a random direction, are held against the same network in f64 on the same device: wrong is what is more than ten times as far from it as PyTorch's
-eager mode in f32 (without TF32), and more than 1e-5 of the largest number; for a gradient, of the largest one of that parameter, or of a thousandth
+eager mode (TF32 is off everywhere), and more than 1e-5 of the largest number; for a gradient, of the largest one of that parameter, or of a thousandth
 of the largest of all, since some are zero but for rounding. Where a ReLU's argument is rounded to the other side of zero, a gradient changes by far
 more than rounding; so if one is more than 1e-5 from f64, kinks.py looks for few such arguments with which f64 has eager mode's gradients, and then
 Heddle's, and these are compared with f64 on the sides that were found. With --time, calls for inference are timed in turns with eager mode and with
@@ -59,7 +59,7 @@ def more_networks():
 
 
 OPTIONS = ["full", "one_size", "device", "type", "backend", "no_gradients", "time", "rounds", "inductor_mode"]  # that a result depends on
-TYPES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
+TYPES = {"f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16"}
 
 
 def far(got, wanted, least=1e-30):
@@ -121,8 +121,7 @@ def child(arguments):
 
     import heddle.torch
 
-    if not arguments.time:  # eager mode, which says how far from f64 is right, in f32
-        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False  # the same math everywhere
     torch.manual_seed(1234)
     network = {**export.networks(), **more_networks(), **networks_with_breaks.networks()}[arguments.names[0]](arguments.full)
     randomize(network.model)

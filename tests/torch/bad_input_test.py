@@ -18,7 +18,7 @@ except ImportError:
     torch = None
 else:
     import heddle.torch
-    from heddle.torch import _text
+    from heddle.torch import _breaks_hints, _text
 
 CACHE = tempfile.TemporaryDirectory(prefix="heddle-torch-test-")
 os.environ["HEDDLE_TORCH_CACHE"] = CACHE.name
@@ -359,10 +359,20 @@ class BadInput(unittest.TestCase):
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="heddle-torch-test-"))
             torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=0, world_size=1)
             stack.callback(torch.distributed.destroy_process_group)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                self.check_training(lambda: nn.parallel.DistributedDataParallel(Perceptron()))
-                self.check_training(lambda: nn.parallel.DistributedDataParallel(Perceptron()), communicate)
+            for prepare, hooks in ((lambda model, seen: None, "add up gradients among processes"), (communicate, "doubled")):
+                with heddle.torch.report() as report, self.assertWarnsRegex(UserWarning, "DistributedDataParallel does before and after forward") as warned:
+                    self.check_training(lambda: nn.parallel.DistributedDataParallel(Perceptron()), prepare)
+                self.assertEqual([str(one.message) for one in warned.warnings if "graph break" in str(one.message)], [])
+                self.assertEqual({one.instead for one in report.result().breaks}, {_breaks_hints.DDP})
+                self.assertEqual({one.backend for one in report.result().graphs}, {"heddle"})
+                self.assertRegex(report.result().graphs[0].notes[0], f"^DistributedDataParallel's hooks run in PyTorch.*{hooks}")
+                torch._dynamo.reset()
+                with heddle.torch.report() as report:  # as the hint says
+                    model = nn.parallel.DistributedDataParallel(torch.compile(Perceptron(), backend=heddle.torch.backend))
+                    prepare(model, [])
+                    model(self.x).sum().backward()
+                self.assertEqual((report.result().breaks, len(report.result().graphs)), ([], 1))
+                self.assertRegex(report.result().graphs[0].notes[0], hooks)
             torch._dynamo.reset()
             heddle.torch.clear()
             group = torch.distributed.group.WORLD

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from ._breaks_places import is_optimizers
+from ._breaks_places import is_ddps, is_optimizers
 
 _KEEP = ("keep it a tensor: operators take tensors of one element in the place of numbers. A number that only the program outside needs can be read "
          "after the compiled function returned")
@@ -78,13 +78,16 @@ _PRINT = ("print after the compiled function returned, and return what to print;
 # torch.optim calls graph_break() in step(), so that no optimizer is traced together with what calls it.
 _OPTIMIZER = ("nothing, if the optimizer's step is what is compiled: it is a graph of its own, and the break costs nothing. To have it in one graph with other code, "
               "call PyTorch's function of the update, such as torch.optim.adamw.adamw, imported from its module")
+DDP = "compile the module that it wraps: DistributedDataParallel(torch.compile(module, ...)) has the same hooks, and breaks no graph"
 
 
 def for_break(code: str, kind: str, reason: str, context: str, file: str = "") -> str:
-    """What to write instead; empty if only PyTorch's hints are known. `file` is that of the place."""
+    """What to write instead; empty if only PyTorch's hints are known. `file` is that of the innermost line."""
     about = f"{reason} {context}"
     if code == "GB0025" and is_optimizers(file):
         return _OPTIMIZER
+    if is_ddps(file, about):
+        return DDP
     if "`print`" in about:
         return _PRINT
     if "module: _warnings" in context or "module: warnings" in context:

@@ -56,11 +56,21 @@ def backend_name(compiler: Any) -> str:
             name = getattr(compiler, attribute, None)
             if isinstance(name, str):
                 return name
-        inner = getattr(compiler, "_torchdynamo_orig_backend", None)
+        inner = getattr(compiler, "_torchdynamo_orig_backend", None) or getattr(getattr(compiler, "__self__", None), "backend_compile_fn", None)  # of DDPOptimizer
         if inner is None:
             break
         compiler, seen = inner, seen + 1
     return str(getattr(compiler, "__name__", None) or type(compiler).__name__)
+
+
+def _hooks_of_ddp() -> list[str]:
+    """Names what DistributedDataParallel runs after the backward pass of a graph that is compiled now."""
+    ddp = getattr(pytorch("nn.parallel.distributed").DistributedDataParallel, "_active_ddp_module", None)
+    if ddp is None:
+        return []
+    hooks = [getattr(hook, "__qualname__", type(hook).__name__) for hook, _ in getattr(ddp, "_comm_hooks", [])]
+    return ["DistributedDataParallel's hooks run in PyTorch, after its backward pass: they add up gradients among processes" +
+            (f", by the communication hook {', '.join(hooks)}" if hooks else "")]
 
 
 def _calls(graph: Any) -> int:
@@ -186,7 +196,7 @@ class Observer:
         if number is None:
             number = self._known[known] = len(self.breaks)
             self.breaks.append(Break(number, message.code, message.kind, message.reason, message.context, message.hints,
-                                     _breaks_hints.for_break(message.code, message.kind, message.reason, message.context, place.file), message.link, place, places, outcome, wrapped))
+                                     _breaks_hints.for_break(message.code, message.kind, message.reason, message.context, places[-1].file), message.link, place, places, outcome, wrapped))
             self.crossings.append(Crossing())
             self.break_keys.append([key])
         else:
@@ -294,6 +304,7 @@ class Observer:
         if resumed is not None:
             after = (file, function, int(resumed["line"]))
             graph.starts_after = next((i for i in reversed(range(len(self.breaks))) if after in self.break_keys[i]), None)
+        graph.notes += _hooks_of_ddp()
         reason = getattr(gm, "compile_subgraph_reason", None)
         if reason is not None and getattr(reason, "graph_break", False):
             graph.ends_in = self._of_compile.get(compile_id)

@@ -35,6 +35,8 @@ def is_users(file: str) -> bool:
 @functools.cache
 def _is_pythons(file: str) -> bool:
     """Whether it is part of Python's library."""
+    if file.startswith("<frozen "):
+        return True
     path = os.path.abspath(file)
     return path.startswith(sysconfig.get_path("stdlib") + os.sep) and f"{os.sep}site-packages{os.sep}" not in path
 
@@ -42,6 +44,11 @@ def _is_pythons(file: str) -> bool:
 def is_optimizers(file: str) -> bool:
     """Whether a file is one of torch.optim."""
     return re.search(r"[\\/]torch[\\/]optim[\\/]\w+\.py$", file) is not None
+
+
+def is_ddps(file: str, text: str = "") -> bool:
+    """Whether a file is that of DistributedDataParallel, or what is told of a break names it."""
+    return re.search(r"[\\/]torch[\\/]nn[\\/]parallel[\\/]distributed\.py$", file) is not None or "`DistributedDataParallel." in text
 
 
 def is_pytorchs_own(code: CodeType, frame: FrameType | None) -> bool:

@@ -33,7 +33,7 @@ class Graph:
 
 _graphs: list[Graph] = []
 _warned: set[str] = set()
-breaks_warned: set[tuple[CodeType, str, str]] = set()  # functions, places and reasons of graph breaks that warnings have named
+breaks_warned: set[tuple[CodeType | None, str, str]] = set()  # functions, places and reasons of graph breaks that warnings have named
 _lock = threading.RLock()  # a finalizer or a handler of the log may come here in the middle
 
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import torch
 
-from ._breaks_places import is_optimizers, is_pytorchs_own, is_users
+from ._breaks_hints import DDP
+from ._breaks_places import is_ddps, is_optimizers, is_pytorchs_own, is_users
 from ._records import breaks_warned, logger
 from ._tracing import code_of
 
@@ -60,14 +61,19 @@ def _warn(code: CodeType, text: str, stack: Sequence[Any], is_whole: bool) -> No
     mine = [one for one in stack if is_users(one.filename)]
     if not mine and stack and is_optimizers(stack[-1].filename) and "graph_break()" in reason:
         return  # an optimizer's step is compiled by itself, and PyTorch ends the graph of what surrounds it, in which there is nothing
+    if is_ddps(stack[-1].filename if stack else "", text):
+        _warn_once((None, "", "DistributedDataParallel"), f"PyTorch runs what DistributedDataParallel does before and after forward; {DDP}")
+        return
     if reason.startswith("generic_jump"):
         reason = "the branch depends on the value of a tensor"
     place = f"{mine[-1].filename}:{mine[-1].lineno}" if mine else f"{code.co_filename}:{code.co_firstlineno}"
-    if (code, place, reason) in breaks_warned:
-        return
-    breaks_warned.add((code, place, reason))
     rest = _RESUMED.match(code.co_name)
     function = f"the rest of {rest['name']} after line {rest['line']}" if rest else code.co_name
     what = f"PyTorch runs {function}, which Dynamo cannot trace" if is_whole else f"graph break in {function}, PyTorch runs the line"
-    warnings.warn(f"heddle.torch: {what} ({place}): {reason}" + (f": {more}" if more else "") + "; heddle.torch.report() tells what to write instead",
-                  stacklevel=2)
+    _warn_once((code, place, reason), f"{what} ({place}): {reason}" + (f": {more}" if more else "") + "; heddle.torch.report() tells what to write instead")
+
+
+def _warn_once(key: tuple[CodeType | None, str, str], text: str) -> None:
+    if key not in breaks_warned:
+        breaks_warned.add(key)
+        warnings.warn(f"heddle.torch: {text}", stacklevel=3)
