@@ -310,10 +310,15 @@ class Observed(unittest.TestCase):
             compiled = torch.compile(lambda x: x * 2, backend="eager", dynamic=False)
             compiled(torch.ones(3))
             compiled(torch.ones(4))
-        again, = report.result().recompilations
+            compiled = torch.compile(lambda x, how: x * 2 if how == "twice" else x + 1, backend="eager")
+            compiled(torch.ones(3), "twice")
+            compiled(torch.ones(3), "one more")
+        again, other = report.result().recompilations
         self.assertEqual(again.guards, ["tensor 'x' size mismatch at index 0. expected 3, actual 4"])
         self.assertIn("mark_dynamic", again.instead)
         self.assertEqual(pathlib.Path(again.place.file).name, "report_test.py")
+        self.assertEqual(other.guards, ["how == 'twice'"])
+        self.assertIn("constants of the graph", other.instead)
 
     def test_what_a_backend_says_is_in_the_report(self):
         later = []

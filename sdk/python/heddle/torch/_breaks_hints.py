@@ -116,6 +116,8 @@ def for_guard(guard: str) -> str:
         return "a number that is read of a tensor at the break before is a constant of this graph: keep it a tensor, which removes the break as well"
     if re.search(r" == -?\d+(\.\d+)?$", guard):
         return "a number of Python is a constant of the graph: pass it as a tensor, or keep it the same"
+    if re.search(r" == (['\"].*['\"]|True|False|None)$", guard, re.DOTALL):
+        return "text, bools and None are constants of the graph: each value has a graph of its own; keep it the same, or compile a function for each"
     if "grad_mode" in guard or "GRAD_MODE" in guard or "requires_grad" in guard:
         return "training and inference are compiled apart; call the function in one mode, under torch.no_grad() or outside, always in the same way"
     if "dtype mismatch" in guard or "dispatch key" in guard:

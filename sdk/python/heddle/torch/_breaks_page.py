@@ -14,6 +14,7 @@ _STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; max-width: 76rem; margin: 2rem auto; padding: 0 1rem; overflow-wrap: anywhere; }
 h1 { font-size: 1.4rem; margin-bottom: .2rem; } h2 { font-size: 1.1rem; margin-top: 2rem; }
 table { border-collapse: collapse; overflow-wrap: normal; } th, td { text-align: left; padding: .25rem .7rem .25rem 0; border-bottom: 1px solid var(--line); vertical-align: top; }
+td:last-child:not(.number) { min-width: 14rem; }
 td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
 .wide { overflow-x: auto; } code, pre { font: 13px/1.4 ui-monospace, monospace; }
 pre { background: var(--soft); padding: .5rem .7rem; overflow-x: auto; margin: .4rem 0; }
