@@ -125,33 +125,40 @@ class Training(unittest.TestCase):
     def test_a_step_of_one_module(self):
         """As docs/pytorch.md writes it."""
         from torch.optim.adamw import adamw
-        losses, models = [], []
-        for is_ours in (True, False):
-            model = network()
-            parameters = dict(model.named_parameters())
-            weights = list(parameters.values())
-            first, second = ([torch.zeros_like(one) for one in weights] for _ in range(2))
-            steps = [torch.tensor(0.0) for _ in weights]
+        for draws in (False, True):
+            torch._dynamo.reset()
+            heddle.torch.clear()
+            losses, models = [], []
+            for is_ours in (True, False):
+                model = network()
+                if draws:
+                    model = nn.Sequential(nn.Dropout(0.3), *model, nn.Dropout(0.1))
+                torch.manual_seed(5)
+                parameters = dict(model.named_parameters())
+                weights = list(parameters.values())
+                first, second = ([torch.zeros_like(one) for one in weights] for _ in range(2))
+                steps = [torch.tensor(0.0) for _ in weights]
 
-            def step(x, y):
-                def loss_of(values):
-                    return f.cross_entropy(torch.func.functional_call(model, values, (x,)), y)
+                def step(x, y):
+                    def loss_of(values):
+                        return f.cross_entropy(torch.func.functional_call(model, values, (x,)), y)
 
-                gradients, loss = torch.func.grad_and_value(loss_of)({name: one.detach() for name, one in parameters.items()})
-                with torch.no_grad():
-                    adamw(weights, list(gradients.values()), first, second, [], steps, foreach=False, amsgrad=False, beta1=0.9, beta2=0.999, lr=1e-2,
-                          weight_decay=1e-2, eps=1e-8, maximize=False)
-                return loss
+                    gradients, loss = torch.func.grad_and_value(loss_of)({name: one.detach() for name, one in parameters.items()})
+                    with torch.no_grad():
+                        adamw(weights, list(gradients.values()), first, second, [], steps, foreach=False, amsgrad=False, beta1=0.9, beta2=0.999, lr=1e-2,
+                              weight_decay=1e-2, eps=1e-8, maximize=False)
+                    return loss
 
-            function = torch.compile(step, backend=heddle.torch.backend, fullgraph=True) if is_ours else step
-            losses.append([float(function(x, y)) for x, y in batches(4)])
-            models.append(model)
-        torch.testing.assert_close(*losses, rtol=1e-4, atol=1e-5)
-        for a, b in zip(*(one.parameters() for one in models), strict=True):
-            torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-5)
-        found = heddle.torch.graphs()
-        self.assertEqual([(one.kind, len(one.modules), one.fallbacks) for one in found], [("inference", 1, [])])
-        self.assertGreaterEqual(len(heddle.open(found[0].modules[0], "cpu").function("main").donations), 3 * len(weights))
+                function = torch.compile(step, backend=heddle.torch.backend, fullgraph=True) if is_ours else step
+                losses.append([float(function(x, y)) for x, y in batches(4)])
+                models.append(model)
+            torch.testing.assert_close(*losses, rtol=1e-4, atol=1e-5)
+            for a, b in zip(*(one.parameters() for one in models), strict=True):
+                torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-5)
+            found = heddle.torch.graphs()
+            self.assertEqual([(one.kind, len(one.modules), {fallback.operator for fallback in one.fallbacks}) for one in found],
+                             [("inference", 1, {"aten.bernoulli.p"} if draws else set())])
+            self.assertGreaterEqual(len(heddle.open(found[0].modules[0], "cpu").function("main").donations), 3 * len(weights))
 
     def test_gradients_are_accumulated_and_clipped(self):
         self.check(lambda parameters: torch.optim.SGD(parameters, 0.5), clip=0.1, accumulate=3)

@@ -81,6 +81,11 @@ def _is_view_of_argument(node: torch.fx.Node) -> bool:
     return _base_of(node).op in ("placeholder", "get_attr")
 
 
+def _is_made_of_numbers(node: torch.fx.Node) -> bool:
+    base = _base_of(node)
+    return base.op == "call_function" and not any(map(_text.is_tensor, base.all_input_nodes))
+
+
 def _views_of_results(output: torch.fx.Node, visible: int) -> list[torch.fx.Node]:
     """Nodes that make those of the first `visible` results that share memory with another one of them. PyTorch makes them last, of the memory of a result."""
     found: dict[torch.fx.Node, list[torch.fx.Node]] = {}
@@ -169,9 +174,11 @@ def make_plan(graph: torch.fx.Graph, device: torch.device, refused: dict[str, st
     # Symbols of a piece have to be in the shapes of its inputs, as a dimension that is one symbol. What has no such input runs in PyTorch.
     level: dict[torch.fx.Node, int] = {}
     in_order = 0
-    # What is made of numbers only, for nodes in PyTorch, is made there. The backward graph may need it, too.
-    in_module -= {node for node in in_module if node.target is not operator.getitem and not any(map(_text.is_tensor, node.all_input_nodes))
-                  and node.users.keys() - {output} and not any(user in in_module or _is_update(user) for user in node.users)}
+    # What is made of numbers only, for nodes in PyTorch, is made there, and so are views of it. The backward graph may need it, too.
+    for node in reversed(calls):
+        if (node.target is not operator.getitem and _is_made_of_numbers(node) and node.users.keys() - {output}
+                and not any(user in in_module or _is_update(user) for user in node.users)):
+            in_module.discard(node)
     for node in calls:
         if node in numbers:
             continue
