@@ -141,6 +141,24 @@ class Torch(GpuTestCase):
         self.assertLess(len(graph.fallbacks), graph.nodes)
         self.assertEqual([one for one in graph.fallbacks if not one.reason.startswith("it is on cpu")], [])
 
+    def test_tensors_on_two_gpus(self):
+        """What is on another GPU than the graph runs in PyTorch; a graph on a GPU that is not the current one runs there."""
+        if torch.cuda.device_count() < 2:
+            self.skipTest("SKIP: there is one GPU")
+
+        def function(x, y):
+            return x * 2 + 1, y * 3, x + y.to(x.device)
+
+        x, y = (torch.randn(32, 8, device=f"cuda:{i}") for i in range(2))
+        for got, wanted in zip(self.compiled(function)(x, y), function(x, y), strict=True):
+            self.assertEqual(got.device, wanted.device)
+            self.close(got, wanted)
+        reasons = {one.reason for graph in heddle.torch.graphs()[self.earlier:] for one in graph.fallbacks}
+        self.assertEqual(reasons, {"it is on cuda:1, and the graph on cuda:0"})
+        got = self.compiled(lambda y: (y @ y.T).softmax(-1))(y)
+        self.assertEqual(got.device, y.device)
+        self.close(got, (y @ y.T).softmax(-1))
+
     def test_symbolic_sizes(self):
         model = perceptron()
         compiled = self.compiled(model, dynamic=True)
