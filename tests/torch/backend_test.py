@@ -82,8 +82,8 @@ class Backend(unittest.TestCase):
             (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n")
             (info / "entry_points.txt").write_text("".join(f"[{group}]\n" + "".join(f"{name} = {place}\n" for name, place in names.items())
                                                            for group, names in project["entry-points"].items()))
-            path = os.pathsep.join([folder, os.path.dirname(os.path.dirname(heddle.__file__))])
-            done = subprocess.run([sys.executable, "-B", "-c", BY_NAME], check=False, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": path})
+            environment = os.environ | {"PYTHONPATH": os.pathsep.join([folder, os.path.dirname(os.path.dirname(heddle.__file__))])}
+            done = subprocess.run([sys.executable, "-B", "-c", BY_NAME], check=False, capture_output=True, text=True, env=environment)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(done.stdout, "True False\n[('inference', 3, 1, [])]\n")
 

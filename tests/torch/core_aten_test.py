@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Every overload that PyTorch marks as Core ATen is one that the compiler has, or one of those that docs/pytorch.md lists: of these, some are decomposed, and
+"""Every overload that PyTorch marks as Core ATen is one that the compiler has, or one of those that docs/pytorch.md lists: some are decomposed, and
 the others are as it says. Skipped without PyTorch (tools/dev/setup --torch)."""
 import os
 import pathlib
@@ -43,7 +43,7 @@ def core_overloads():
 
 
 def page():
-    """(the sentence with the counts, overloads that are decomposed, other overloads) of docs/pytorch.md. A name without an overload is its default."""
+    """(the sentence with the counts, overloads that are decomposed, other ones) of docs/pytorch.md. A name without an overload is its default."""
     text = PAGE.read_text(encoding="utf-8")
     sentence, decomposed, others = re.search(r"\n(Of the \d+ overloads .*?):\n\n(- They are decomposed.*?\n)(- .*?)\n\n", text, re.DOTALL).groups()
 
@@ -60,9 +60,11 @@ def samples():
     x, rows, channels = torch.randn(2, 4, 6, 5), torch.randn(3, 5), [torch.randn(4), torch.randn(4)]
     return {
         aten._cdist_forward.default: (lambda a, b: aten._cdist_forward.default(a, b, 2.0, None), torch.randn(4, 3), torch.randn(5, 3)),
-        aten._embedding_bag.default: (lambda w, i, starts: aten._embedding_bag.default(w, i, starts)[0], rows, torch.tensor([1, 2, 0, 0]), torch.tensor([0, 3])),
-        aten._native_batch_norm_legit.default: (lambda x, w, b, mean, var: (*aten._native_batch_norm_legit.default(x, w, b, mean, var, True, 0.1, 1e-5), mean, var),
-                                                x, *channels, torch.zeros(4), torch.ones(4)),
+        aten._embedding_bag.default: (lambda w, i, starts: aten._embedding_bag.default(w, i, starts)[0],
+                                      rows, torch.tensor([1, 2, 0, 0]), torch.tensor([0, 3])),
+        aten._native_batch_norm_legit.default: (
+            lambda x, w, b, mean, var: (*aten._native_batch_norm_legit.default(x, w, b, mean, var, True, 0.1, 1e-5), mean, var),
+            x, *channels, torch.zeros(4), torch.ones(4)),
         aten._native_batch_norm_legit.no_stats: (lambda x, w, b: aten._native_batch_norm_legit.no_stats(x, w, b, True, 0.1, 1e-5), x, *channels),
         aten._pdist_forward.default: (lambda x: aten._pdist_forward.default(x, 2.0), rows),
         aten.col2im.default: (lambda x: aten.col2im.default(x, [4, 5], [2, 2], [1, 1], [0, 0], [1, 1]), torch.randn(2, 8, 12)),
