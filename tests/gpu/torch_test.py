@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""torch.compile(backend="heddle") on a GPU: results and gradients, the order with PyTorch's streams without waiting, memory that stays flat."""
+"""torch.compile(backend="heddle") on a GPU: results and gradients, the order with PyTorch's streams without waiting, memory that stays flat;
+checkpoints and exported models."""
 import copy
+import itertools
 import os
 import pathlib
 import re
@@ -10,6 +12,7 @@ import threading
 import time
 import unittest
 import warnings
+from unittest import mock
 
 from gpu import GpuTestCase
 import python_package  # noqa: F401  it finds the package
@@ -17,9 +20,13 @@ import numpy as np
 import torch
 import torch.utils.checkpoint
 from torch import nn
+from torch.optim.adam import adam
+from torch.optim.adamw import adamw
+from torch.optim.sgd import sgd
 
 import heddle
 import heddle.torch
+from heddle.torch import _tensors
 
 try:
     import triton
@@ -385,6 +392,151 @@ print("over")
             found.append(parameters)
         for got, wanted in zip(*found):
             self.close(got, wanted)
+
+    def test_a_step_of_one_module(self):
+        """Forward pass, backward pass and update, as docs/pytorch.md writes them."""
+        of_adam = {"lr": 1e-3, "beta1": 0.9, "beta2": 0.999, "eps": 1e-6, "amsgrad": False, "weight_decay": 0.5, "maximize": False}
+        of_sgd = {"lr": 0.1, "momentum": 0.9, "dampening": 0.0, "nesterov": False, "weight_decay": 0.1, "maximize": False}
+        labels = torch.arange(32, device=DEVICE)
+        batches = [torch.randn(32, 256, device=DEVICE) for _ in range(3)]
+        for (function, options), form in itertools.product(((sgd, of_sgd), (adam, of_adam), (adamw, of_adam)), ("plain", "foreach", "fused")):
+            with self.subTest(function.__name__, form=form):
+                torch._dynamo.reset()
+                earlier, runs = len(heddle.torch.graphs()), []
+                for compiles in (True, False):
+                    torch.manual_seed(1)
+                    model = perceptron()
+                    parameters = dict(model.named_parameters())
+                    weights = list(parameters.values())
+                    before = [one.detach().clone() for one in weights]
+                    state = [[torch.zeros_like(one) for one in weights] for _ in range(1 if function is sgd else 2)]
+                    # PyTorch's fused kernels count steps on the GPU, its other functions on the host.
+                    steps = [] if function is sgd else [torch.tensor(0.0, device=DEVICE if form == "fused" else "cpu") for _ in weights]
+                    largest = [] if function is sgd else [[]]
+
+                    def step(x, y):
+                        def loss_of(values):
+                            return nn.functional.cross_entropy(torch.func.functional_call(model, values, (x,)), y)
+
+                        gradients, loss = torch.func.grad_and_value(loss_of)({name: one.detach() for name, one in parameters.items()})
+                        with torch.no_grad():
+                            function(weights, list(gradients.values()), *state, *largest, *([steps] if steps else []), foreach=form == "foreach",
+                                     fused=form == "fused", **options)
+                        return loss
+
+                    call = self.compiled(step, fullgraph=True) if compiles else step
+                    places = [one.data_ptr() for one in (*weights, *(one for each in state for one in each))]
+                    losses = torch.stack([call(x, labels).detach().clone() for x in batches])
+                    self.assertEqual(places, [one.data_ptr() for one in (*weights, *(one for each in state for one in each))])
+                    runs.append([losses, *weights, *(one for each in state for one in each), *steps])
+                for got, wanted in zip(*runs, strict=True):
+                    self.close(got, wanted)
+                for one, old in zip(weights, before, strict=True):
+                    self.assertGreater(float((one.detach() - old).abs().max()), 1e-3)  # far more than what close() lets pass
+                self.assertEqual([float(one) for one in steps], [3.0] * len(steps))
+                graph, = heddle.torch.graphs()[earlier:]
+                self.assertEqual((graph.kind, len(graph.modules), graph.fallbacks), ("inference", 1, []))
+
+    def test_a_checkpoint_that_is_written_while_training_goes_on(self):
+        """It has the values of the moment of the call in the order of the stream, and a training that goes on from it has the same numbers."""
+        class Training:
+            def __init__(self, test, seed):
+                torch.manual_seed(seed)
+                self.model = nn.Sequential(nn.Linear(64, 256, bias=False), nn.BatchNorm1d(256), nn.GELU(), nn.Dropout(0.3), nn.Linear(256, 8))
+                self.model.to(DEVICE)
+                self.optimizer = torch.optim.AdamW(self.model.parameters(), 1e-2)
+                self.step = 0
+                self._loss = test.compiled(lambda x, y: nn.functional.cross_entropy(self.model(x), y))
+                self._update = test.compiled(self.optimizer.step)
+
+            def run(self):
+                generator = torch.Generator().manual_seed(self.step)
+                x, y = torch.randn(16, 64, generator=generator), torch.randint(8, (16,), generator=generator)
+                self._loss(x.to(DEVICE), y.to(DEVICE)).backward()
+                self._update()
+                self.optimizer.zero_grad()
+                self.step += 1
+
+            def values(self):
+                state = self.optimizer.state_dict()["state"]
+                return {**self.model.state_dict(), **{f"{i} {key}": one for i, each in state.items() for key, one in each.items()}}
+
+            def copies(self):
+                return {name: one.clone() for name, one in self.values().items()}
+
+        def check(got, wanted, tolerance):
+            self.assertEqual(got.keys(), wanted.keys())
+            for name, one in got.items():
+                with self.subTest(name):
+                    self.close(one, wanted[name], tolerance)
+
+        path = pathlib.Path(self.folder) / "training.safetensors"
+        training = Training(self, 1)
+        for _ in range(3):
+            training.run()
+        at_call = training.copies()
+        at_first, go_on, write = threading.Event(), threading.Event(), _tensors._write_elements
+
+        def slow(*arguments):
+            at_first.set()
+            self.assertTrue(go_on.wait(60))
+            write(*arguments)
+
+        with mock.patch.object(_tensors, "_write_elements", slow):
+            torch.cuda._sleep(1_000_000_000)  # about half a second, after which the values are copied
+            saving = heddle.torch.save_checkpoint(path, training.model, optimizer=training.optimizer, step=training.step)
+            for _ in range(3):
+                training.run()
+            self.assertTrue(at_first.wait(60))
+            self.assertFalse(saving.done())
+            self.assertFalse(path.exists())
+            go_on.set()
+            self.assertEqual(saving.result(60), str(path))
+        at_end = training.copies()
+        self.assertGreater(float((at_end["0.weight"] - at_call["0.weight"]).abs().max()), 1e-2)
+        other = Training(self, 2)
+        places = [one.data_ptr() for one in other.model.parameters()]
+        other.step = heddle.torch.load_checkpoint(path, other.model, optimizer=other.optimizer)["step"]
+        self.assertEqual(other.step, 3)
+        check(other.values(), at_call, 0)
+        for _ in range(3):
+            other.run()
+        check(other.values(), at_end, 1e-4)
+        self.assertEqual(places, [one.data_ptr() for one in other.model.parameters()])
+
+    def test_an_exported_model(self):
+        """A file of a model on the GPU and one of the same model on the host, on tensors of PyTorch and on arrays of the host, of several sizes."""
+        class Model(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.first, self.last = nn.Linear(64, 96), nn.Linear(96, 8)
+                self.register_buffer("scales", torch.arange(8.0) + 1)
+
+            def forward(self, x):
+                y = nn.functional.gelu(self.first(x))
+                heads = y.reshape(-1, 10, 4, 24).transpose(1, 2)
+                y = y + nn.functional.scaled_dot_product_attention(heads, heads, heads).transpose(1, 2).reshape(-1, 10, 96)
+                return {"logits": self.last(y).softmax(-1) * self.scales, "hidden": y}
+
+        model = Model().eval()
+        on_gpu = copy.deepcopy(model).to(DEVICE)
+        for one, device in ((on_gpu, DEVICE), (model, "cpu")):
+            path = pathlib.Path(self.folder) / f"{device}.heddle"
+            batch = torch.export.Dim("batch", max=64)
+            heddle.torch.export(one, (torch.randn(4, 10, 64, device=device),), path, dynamic_shapes={"x": {0: batch}}, target="cuda")
+            with heddle.open(path, devices=self.device) as module:
+                self.assertIn("x: f32[batch,10,64]", repr(module.main))
+                for n in (2, 5, 33):
+                    x = torch.randn(n, 10, 64, device=DEVICE)
+                    with torch.no_grad():
+                        wanted = on_gpu(x)
+                    for given in (x, x.cpu().numpy()):
+                        results = module(x=given)
+                        for name in ("logits", "hidden"):
+                            got = getattr(results, name)
+                            self.close(got if isinstance(got, torch.Tensor) else torch.from_dlpack(got), wanted[name])
+                with self.assertRaisesRegex(heddle.InvalidArgumentError, "the range of 'batch'"):
+                    module(x=torch.randn(65, 10, 64, device=DEVICE))
 
     def test_products_in_tf32_where_pytorch_allows_it(self):
         convolution, linear = nn.Conv2d(64, 64, 3, padding=1).to(DEVICE), nn.Linear(512, 512).to(DEVICE)

@@ -3,7 +3,11 @@
 runs in PyTorch, and is counted. Skipped without PyTorch (tools/dev/setup --torch)."""
 import copy
 import os
+import pathlib
+import subprocess
+import sys
 import tempfile
+import tomllib
 import unittest
 import warnings
 
@@ -21,6 +25,16 @@ else:
 CACHE = tempfile.TemporaryDirectory(prefix="heddle-torch-test-")
 os.environ["HEDDLE_TORCH_CACHE"] = CACHE.name
 os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(CACHE.name, "graphs")
+BY_NAME = """
+import sys
+import torch
+print("heddle" in torch._dynamo.list_backends(), any(name.split(".")[0] == "heddle" for name in sys.modules))
+function = lambda x: (x * 2).sin().sum(0)
+x = torch.linspace(-1, 1, 12).reshape(3, 4)
+torch.testing.assert_close(torch.compile(function, backend="heddle", fullgraph=True)(x), function(x))
+import heddle.torch
+print([(one.kind, one.nodes, len(one.modules), one.fallbacks) for one in heddle.torch.graphs()])
+"""
 
 
 def tearDownModule():
@@ -58,6 +72,20 @@ class Backend(unittest.TestCase):
 
     def test_inference(self):
         self.assertEqual(len(self.check_inference(network().eval(), [(torch.randn(2, 3, 8, 8),)]).modules), 1)
+
+    def test_the_name_is_enough_where_the_package_is_installed(self):
+        """PyTorch finds it by what pyproject.toml says, which pip writes beside the package."""
+        project = tomllib.loads((pathlib.Path(__file__).resolve().parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        with tempfile.TemporaryDirectory(prefix="heddle-test-") as folder:
+            info = pathlib.Path(folder) / f"{project['name']}-0.dist-info"
+            info.mkdir()
+            (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n")
+            (info / "entry_points.txt").write_text("".join(f"[{group}]\n" + "".join(f"{name} = {place}\n" for name, place in names.items())
+                                                           for group, names in project["entry-points"].items()))
+            environment = os.environ | {"PYTHONPATH": os.pathsep.join([folder, os.path.dirname(os.path.dirname(heddle.__file__))])}
+            done = subprocess.run([sys.executable, "-B", "-c", BY_NAME], check=False, capture_output=True, text=True, env=environment)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stdout, "True False\n[('inference', 3, 1, [])]\n")
 
     def test_inference_with_a_symbolic_batch(self):
         self.check_inference(perceptron(), [(torch.randn(n, 16),) for n in (2, 3, 7)], dynamic=True)

@@ -14,6 +14,7 @@ import sys
 import tempfile
 import threading
 import unittest
+import warnings
 
 import heddle
 from heddle.torch import _breaks_compare, _breaks_hints, _breaks_messages, _breaks_page, _breaks_text, breaks
@@ -23,6 +24,7 @@ from heddle.torch.report import Executable, GraphNote, current_graph, note_graph
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 needs_torch = unittest.skipUnless(HAS_TORCH, "SKIP: PyTorch is not installed; tools/dev/setup --torch installs it")
+HEDDLE = os.path.join(os.environ.get("HEDDLE_BIN", ""), "heddle")
 SCHEMA = json.loads((pathlib.Path(heddle.__file__).parent / "torch" / "report.schema.json").read_text())
 KINDS = {"object": dict, "array": list, "string": str, "boolean": bool, "null": type(None), "integer": int, "number": (int, float)}
 
@@ -349,6 +351,27 @@ class Observed(unittest.TestCase):
             torch.compile(torch.sin, backend=heddle.torch.backend)(torch.ones(3))
         self.assertEqual([one.backend for one in report.result().graphs], ["heddle"])
 
+    def test_two_backends_are_in_one_table(self):
+        """With what each of them says of its own graphs alone."""
+        def decomposed(x):
+            return torch.linalg.qr(x * 2).R.sin()  # falls back
+
+        with open_report() as report, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ours, theirs = torch.compile(decomposed, backend=heddle.torch.backend), torch.compile(chain, backend="aot_eager")
+            for _ in range(3):
+                theirs(ours(torch.ones(4, 4)))
+        found = report.result()
+        self.assertEqual(list(violations(found.as_dict(), SCHEMA)), [])
+        seen = [(graph.backend, graph.place.function, graph.calls, len(graph.executables), graph.launches, [one.op for one in graph.fallbacks])
+                for graph in found.graphs]
+        self.assertEqual(seen, [("heddle", "decomposed", 3, 2, 6, ["aten.linalg_qr.default"]), *[("aot_eager", "chain", 3, 0, None, [])] * 3])
+        self.assertEqual([one.place.function for one in found.breaks], ["chain", "chain"])
+        text = _breaks_text.text_of(found)
+        self.assertIn("2 breaks, 4 graphs for aot_eager, heddle, 1 fallback", text)
+        rows = text[text.index("\nGraphs\n"):].splitlines()[3:7]
+        self.assertEqual([row.split()[:2] for row in rows], [["0", "heddle"], ["1", "aot_eager"], ["2", "aot_eager"], ["3", "aot_eager"]])
+
     def test_errors_of_fullgraph_are_in_the_report(self):
         with open_report() as report, self.assertRaises(torch._dynamo.exc.Unsupported):
             torch.compile(chain, backend="eager", fullgraph=True)(torch.ones(3))
@@ -449,6 +472,25 @@ class Observed(unittest.TestCase):
             done = subprocess.run([*command, str(script), "3", "0", "--max-breaks=0"], capture_output=True, text=True)
             self.assertEqual(done.returncode, 0)
             self.assertIn("--max-breaks is an argument of " + str(script), done.stderr)
+
+    @unittest.skipUnless(os.access(HEDDLE, os.X_OK), f"SKIP: there is no program {HEDDLE}; HEDDLE_BIN names its folder")
+    def test_heddle_starts_the_command(self):
+        """The program `heddle` finds heddle-breaks, which runs the module in the build's Python. That one gets this one's PyTorch."""
+        folders = [os.path.dirname(os.path.dirname(torch.__file__)), *filter(None, [os.environ.get("PYTHONPATH")])]
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(folders)}
+        with tempfile.TemporaryDirectory(prefix="heddle-test-") as folder:
+            script = pathlib.Path(folder) / "script.py"
+            script.write_text("import sys, torch\n\n@torch.compile(backend='eager')\ndef f(x):\n    y = x + 1\n    print('in between')\n"
+                              "    return y * 2\n\nf(torch.ones(int(sys.argv[1])))\n")
+            for limit, expected in (("0", 3), ("1", 0)):
+                done = subprocess.run([HEDDLE, "breaks", "--max-breaks", limit, str(script), "3"], capture_output=True, text=True, env=environment)
+                self.assertEqual(done.returncode, expected, done.stderr)
+                self.assertIn("in between", done.stdout)
+                self.assertIn("1 break, 2 graphs for eager", done.stdout)
+                self.assertIn("script.py:6", done.stdout)
+                self.assertEqual("heddle breaks: there is 1 break, and --max-breaks is 0" in done.stderr, expected == 3)
+            done = subprocess.run([HEDDLE, "breaks", "--no-such-flag"], capture_output=True, text=True, env=environment)
+            self.assertEqual((done.returncode, "heddle breaks: error" in done.stderr), (2, True), done.stderr)
 
 
 if __name__ == "__main__":
