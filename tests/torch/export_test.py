@@ -109,6 +109,17 @@ class Export(unittest.TestCase):
         self.assertIn("x: f32[batch,16]", repr(heddle.open(self.path, "cpu").main))
         self.check_without_pytorch(model)
 
+    def test_layers_of_a_transformer(self):
+        model = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True).eval()
+        program = torch.export.export(model, (torch.randn(4, 5, 16),), dynamic_shapes={"src": {0: torch.export.Dim("batch", max=64)}})
+        operators = [node.target for node in program.graph.nodes]
+        self.export(program, None)
+        self.assertEqual([node.target for node in program.graph.nodes], operators)
+        for batch in (2, 9):
+            x = torch.randn(batch, 5, 16)
+            with torch.no_grad():
+                torch.testing.assert_close(torch.from_dlpack(heddle.open(self.path, "cpu")(x)), model(x), rtol=1e-4, atol=1e-5)
+
     def test_parameters_are_in_a_file_by_their_names_in_the_state_dict(self):
         model = Attention().eval()
         weights = self.folder / "weights.safetensors"

@@ -2,11 +2,12 @@
 """heddle.torch.export: programs of torch.export as .heddle files."""
 from __future__ import annotations
 
+import contextlib
 import operator
 import os
 import re
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Callable
 
 import torch
@@ -39,8 +40,22 @@ def _decomposed(program: ExportedProgram) -> ExportedProgram:
     for one in list(table):  # the compiler has these as they are
         if one not in own and one.namespace == "aten" and not torch._C._dispatch_has_kernel_for_dispatch_key(one.name(), "CompositeImplicitAutograd"):
             del table[one]
-    with torch.no_grad(), as_operators():
+    with torch.no_grad(), as_operators(), _with_reshapes(program):
         return program.run_decompositions(table)
+
+
+@contextlib.contextmanager
+def _with_reshapes(program: ExportedProgram) -> Iterator[None]:
+    """PyTorch 2.11 traces views of an attention's result that are none where the attention is traced as its operators, which lies otherwise."""
+    views = [node for module in program.graph_module.modules() if isinstance(module, torch.fx.GraphModule) for node in module.graph.nodes
+             if node.target is torch.ops.aten.view.default]
+    for node in views:
+        node.target = torch.ops.aten.reshape.default
+    try:
+        yield
+    finally:
+        for node in views:
+            node.target = torch.ops.aten.view.default
 
 
 class _Signature:
