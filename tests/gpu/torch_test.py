@@ -149,7 +149,7 @@ class Torch(GpuTestCase):
         self.assertEqual([one for one in graph.fallbacks if not one.reason.startswith("it is on cpu")], [])
 
     def test_tensors_on_two_gpus(self):
-        """What is on another GPU than the graph runs in PyTorch; a graph on a GPU that is not the current one runs there."""
+        """A graph with tensors on several GPUs runs in PyTorch."""
         if torch.cuda.device_count() < 2:
             self.skipTest("SKIP: there is one GPU")
 
@@ -161,10 +161,7 @@ class Torch(GpuTestCase):
             self.assertEqual(got.device, wanted.device)
             self.close(got, wanted)
         reasons = {one.reason for graph in heddle.torch.graphs()[self.earlier:] for one in graph.fallbacks}
-        self.assertEqual(reasons, {"it is on cuda:1, and the graph on cuda:0"})
-        got = self.compiled(lambda y: (y @ y.T).softmax(-1))(y)
-        self.assertEqual(got.device, y.device)
-        self.close(got, (y @ y.T).softmax(-1))
+        self.assertEqual(reasons, {f"it is on cuda:{i}, and the graph on cpu" for i in range(2)})
 
     def test_symbolic_sizes(self):
         model = perceptron()
