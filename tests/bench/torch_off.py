@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What heddle.torch costs where it is not used: processor time of compiling a small network with another backend and of calling it, in a process that
-has imported heddle.torch and its backend, against one that has not. Blocks of the two processes take turns.
+has imported heddle.torch and its backend, but compiled nothing with it, against one that has not. Blocks of the two processes take turns.
 
     torch_off.py [--backend aot_eager] [--rounds 10]
 
@@ -62,6 +62,9 @@ def main():
             children[i].stdin.write("go\n")
             children[i].stdin.flush()
             made[i] = [float(one) for one in children[i].stdout.readline().split()]
+            if not made[i]:
+                children[1 - i].kill()
+                sys.exit("torch_off.py: a child process ended; its error is above")
         found.append(made)
     for one in children:
         one.stdin.close()

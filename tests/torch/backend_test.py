@@ -259,6 +259,24 @@ class Backend(unittest.TestCase):
         got, = torch.autograd.grad(self.compiled(lambda x: torch.det(x[:, :6]))(matrix), matrix)
         torch.testing.assert_close(got, wanted, rtol=1e-3, atol=1e-4)
 
+    def test_results_of_attention_lie_as_in_eager_mode(self):
+        """So `view` is possible where it is there, and what is written to a view of a result is seen."""
+        def written(x, how):
+            x = x.transpose(1, 2)
+            y = nn.functional.scaled_dot_product_attention(x, x, x)
+            z = getattr(y.transpose(1, 2), how)(x.shape[0], x.shape[2], -1)
+            z.add_(1)
+            return y * 2
+
+        x = torch.randn(2, 5, 3, 8)
+        for how in ("view", "reshape"):
+            with torch.no_grad():
+                torch.testing.assert_close(self.compiled(written)(x, how), written(x, how), rtol=1e-4, atol=1e-5)
+        with torch.no_grad(), torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):  # its result lies otherwise
+            self.assertTrue(torch.equal(written(x, "reshape"), 2 * nn.functional.scaled_dot_product_attention(*3 * [x.transpose(1, 2)])))
+            torch._dynamo.reset()
+            torch.testing.assert_close(self.compiled(written)(x, "reshape"), written(x, "reshape"), rtol=1e-4, atol=1e-5)
+
     def test_random_numbers_are_those_of_eager_mode_and_divide_no_module(self):
         dropout = nn.functional.dropout
         for name, function, modules in (
@@ -376,6 +394,24 @@ class Backend(unittest.TestCase):
         self.assertEqual([node.target for node in piece.outputs], [torch.ops.aten.div.Tensor])
         self.assertEqual(set(piece.inputs), set(inputs))
         self.assertEqual(plan.fallbacks, [])
+
+    def test_views_that_only_pytorch_reads(self):
+        """Those of what is made of numbers are made there, those of results of a module in the module."""
+        from heddle.torch import _plan
+        from torch.fx.experimental.proxy_tensor import make_fx
+
+        def function(x):
+            values, _ = x.topk(2)
+            blank = torch.empty([]).expand(4)
+            return torch.linalg.svdvals(values.unsqueeze(0)), torch.bernoulli(blank, 0.5)
+
+        graph = make_fx(function)(torch.randn(3, 5)).graph
+        refused = {f"aten.{name}": "it is refused" for name in ("linalg_svd.default", "_linalg_svd.default", "linalg_svdvals.default", "bernoulli.p")}
+        plan = _plan.make_plan(graph, torch.device("cpu"), refused, _plan.Symbols([node for node in graph.nodes if node.op == "placeholder"]))
+        piece, = [step for step in plan.steps if isinstance(step, _plan.Piece)]
+        self.assertEqual([node.target for node in piece.outputs], [torch.ops.aten.unsqueeze.default])
+        in_torch = [step.target for step in plan.steps if not isinstance(step, _plan.Piece)]
+        self.assertEqual(in_torch[:2], [torch.ops.aten.empty.memory_format, torch.ops.aten.expand.default])
 
     def test_a_negative_index_counts_from_the_end_only_in_brackets(self):
         x, source = torch.randn(4, 3), torch.randn(1, 3)

@@ -120,6 +120,21 @@ class Export(unittest.TestCase):
             with torch.no_grad():
                 torch.testing.assert_close(torch.from_dlpack(heddle.open(self.path, "cpu")(x)), model(x), rtol=1e-4, atol=1e-5)
 
+    def test_results_of_attention_lie_as_in_eager_mode(self):
+        """A view of one is possible, and what is written to it is seen."""
+        class Written(nn.Module):
+            def forward(self, x):
+                x = x.transpose(1, 2)
+                y = nn.functional.scaled_dot_product_attention(x, x, x)
+                z = y.transpose(1, 2).contiguous().view(x.shape[0], x.shape[2], -1)
+                z.mul_(3)
+                return z, y
+
+        x = torch.randn(2, 5, 3, 8)
+        self.export(Written(), (x,))
+        for got, wanted in zip(heddle.open(self.path, "cpu")(x), Written()(x), strict=True):
+            torch.testing.assert_close(torch.from_dlpack(got), wanted, rtol=1e-4, atol=1e-5)
+
     def test_parameters_are_in_a_file_by_their_names_in_the_state_dict(self):
         model = Attention().eval()
         weights = self.folder / "weights.safetensors"

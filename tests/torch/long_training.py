@@ -219,8 +219,9 @@ def long_run(steps, device, name):
     told = losses_beside(losses[:count], network, count, device)
     print(json.dumps({f"loss of step 1; {count}; {steps}": [losses[0], losses[count - 1], losses[-1]], f"largest difference of the loss in {count} steps": told},
                      indent=1))
+    rounding = torch.finfo(torch.float32).eps * max(losses[:count])
     return all(found["constant"].values()) and found["peak / plan"] <= LARGEST_PEAK and \
-        told["Heddle and eager mode, the graph of the optimizer's step in both"] <= told["two runs of eager mode with reordered sums"]
+        told["Heddle and eager mode, the graph of the optimizer's step in both"] <= told["two runs of eager mode with reordered sums"] + rounding
 
 
 def main():

@@ -15,6 +15,8 @@ from typing import Any
 import torch
 from torch._C import DispatchKey
 
+from ._text import memory_order
+
 aten = torch.ops.aten
 _OPERATOR = aten.scaled_dot_product_attention.default
 _KEY = DispatchKey.CompositeImplicitAutograd
@@ -27,13 +29,17 @@ def _chosen(condition: torch.Tensor, no: float, element: torch.dtype) -> torch.T
     return torch.where(condition, *(torch.scalar_tensor(one, dtype=element, device=condition.device) for one in (0.0, no)))
 
 
+def plain(*arguments: Any, **options: Any) -> torch.Tensor:
+    """PyTorch's own form."""
+    return _as_in_eager_mode(_OPERATOR._op_dk(_KEY, *arguments, **options))
+
+
 def attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attn_mask: torch.Tensor | None = None, dropout_p: float = 0.0,
               is_causal: bool = False, *, scale: float | None = None, enable_gqa: bool = False) -> torch.Tensor:
     depth = query.shape[-1]
     if any(one.is_nested or one.layout != torch.strided for one in (query, key, value)) or not isinstance(depth, int) or depth == 0 or (
             is_causal and attn_mask is not None):
-        plain: torch.Tensor = _OPERATOR._op_dk(_KEY, query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
-        return plain
+        return plain(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
     element = query.dtype
     if element in (torch.float16, torch.bfloat16):
         query, key, value = query.float(), key.float(), value.float()
@@ -55,7 +61,16 @@ def attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attn_
         weights = torch.where(hidden, torch.scalar_tensor(0.0, dtype=weights.dtype, device=weights.device), weights)
     if dropout_p > 0:
         weights = torch.dropout(weights, dropout_p, True)
-    return (weights @ value).to(element)
+    return _as_in_eager_mode((weights @ value).to(element))
+
+
+def _as_in_eager_mode(result: torch.Tensor) -> torch.Tensor:
+    """The same values in the layout of the kernel that eager mode runs: whether `view` is possible, and whether `reshape` is a view, depends on it."""
+    meta = torch.fx.traceback.get_current_meta()  # of the node that is traced: a call of this operator, or of a function that has it inside
+    eager = meta.get("val", meta.get("example_value"))
+    if not isinstance(eager, torch.Tensor) or eager.ndim != result.ndim or (order := memory_order(eager)) is None:
+        return result
+    return result.permute(order).contiguous().permute([order.index(d) for d in range(result.ndim)])
 
 
 @contextlib.contextmanager

@@ -56,7 +56,9 @@ def backend_name(compiler: Any) -> str:
             name = getattr(compiler, attribute, None)
             if isinstance(name, str):
                 return name
-        inner = getattr(compiler, "_torchdynamo_orig_backend", None) or getattr(getattr(compiler, "__self__", None), "backend_compile_fn", None)  # of DDPOptimizer
+        inner = getattr(compiler, "_torchdynamo_orig_backend", None)
+        if type(owner := getattr(compiler, "__self__", None)).__name__ == "DDPOptimizer":
+            inner = owner.backend_compile_fn
         if inner is None:
             break
         compiler, seen = inner, seen + 1
@@ -64,12 +66,12 @@ def backend_name(compiler: Any) -> str:
 
 
 def _hooks_of_ddp() -> list[str]:
-    """Names what DistributedDataParallel runs after the backward pass of a graph that is compiled now."""
-    ddp = getattr(pytorch("nn.parallel.distributed").DistributedDataParallel, "_active_ddp_module", None)
+    """Names what DistributedDataParallel runs after a backward pass, if it is what calls the function that is compiled now."""
+    ddp = getattr(getattr(sys.modules.get("torch.nn.parallel.distributed"), "DistributedDataParallel", None), "_active_ddp_module", None)
     if ddp is None:
         return []
     hooks = [getattr(hook, "__qualname__", type(hook).__name__) for hook, _ in getattr(ddp, "_comm_hooks", [])]
-    return ["DistributedDataParallel's hooks run in PyTorch, after its backward pass: they add up gradients among processes" +
+    return ["DistributedDataParallel's hooks run in PyTorch: after a backward pass, they add up gradients among processes" +
             (f", by the communication hook {', '.join(hooks)}" if hooks else "")]
 
 

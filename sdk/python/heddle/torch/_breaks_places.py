@@ -47,8 +47,8 @@ def is_optimizers(file: str) -> bool:
 
 
 def is_ddps(file: str, text: str = "") -> bool:
-    """Whether a file is that of DistributedDataParallel, or what is told of a break names it."""
-    return re.search(r"[\\/]torch[\\/]nn[\\/]parallel[\\/]distributed\.py$", file) is not None or "`DistributedDataParallel." in text
+    """Whether a file is that of PyTorch's DistributedDataParallel, or what Dynamo says of a break names one of its functions."""
+    return re.search(r"[\\/]torch[\\/]nn[\\/]parallel[\\/]distributed\.py$", file) is not None or "module: torch.nn.parallel.distributed" in text
 
 
 def is_pytorchs_own(code: CodeType, frame: FrameType | None) -> bool:

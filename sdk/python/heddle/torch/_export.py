@@ -2,12 +2,11 @@
 """heddle.torch.export: programs of torch.export as .heddle files."""
 from __future__ import annotations
 
-import contextlib
 import operator
 import os
 import re
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Callable
 
 import torch
@@ -17,7 +16,7 @@ from torch.utils import _pytree as pytree
 
 from .. import CompileError, compile as _compile
 from .._errors import Error, make
-from . import _backend, _conditions, _products, _tensors, _text
+from . import _attention, _backend, _conditions, _products, _tensors, _text
 from ._decompositions import as_operators, decompositions
 from .report import place_of_node
 
@@ -40,22 +39,9 @@ def _decomposed(program: ExportedProgram) -> ExportedProgram:
     for one in list(table):  # the compiler has these as they are
         if one not in own and one.namespace == "aten" and not torch._C._dispatch_has_kernel_for_dispatch_key(one.name(), "CompositeImplicitAutograd"):
             del table[one]
-    with torch.no_grad(), as_operators(), _with_reshapes(program):
+    table[torch.ops.aten.scaled_dot_product_attention.default] = _attention.plain
+    with torch.no_grad(), as_operators():
         return program.run_decompositions(table)
-
-
-@contextlib.contextmanager
-def _with_reshapes(program: ExportedProgram) -> Iterator[None]:
-    """PyTorch 2.11 traces views of an attention's result that are none where the attention is traced as its operators, which lies otherwise."""
-    views = [node for module in program.graph_module.modules() if isinstance(module, torch.fx.GraphModule) for node in module.graph.nodes
-             if node.target is torch.ops.aten.view.default]
-    for node in views:
-        node.target = torch.ops.aten.reshape.default
-    try:
-        yield
-    finally:
-        for node in views:
-            node.target = torch.ops.aten.view.default
 
 
 class _Signature:

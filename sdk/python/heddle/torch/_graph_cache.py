@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from .. import _compiled_texts
-from . import _precision
+from . import _precision, _text
 from ._calls import Module
 from ._records import Graph, logger, note
 from ._steps import Operator, Steps
@@ -236,4 +236,7 @@ def _tag(module: torch.fx.GraphModule) -> str:
     parts = [identity(), *settings()]
     # Lines of the user's program, which a report shows.
     parts += [node.stack_trace or "" for one in _graphs_of(module) for node in one.graph.nodes]
+    # The layout of attentions' results, which depends on PyTorch's choice of a kernel.
+    parts += [str(_text.memory_order(node.meta["example_value"])) for one in _graphs_of(module) for node in one.graph.nodes
+              if getattr(node.target, "__name__", "") == "scaled_dot_product_attention" and isinstance(node.meta.get("example_value"), torch.Tensor)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()

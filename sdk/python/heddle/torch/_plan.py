@@ -83,7 +83,7 @@ def _is_view_of_argument(node: torch.fx.Node) -> bool:
 
 def _is_made_of_numbers(node: torch.fx.Node) -> bool:
     base = _base_of(node)
-    return base.op == "call_function" and not any(map(_text.is_tensor, base.all_input_nodes))
+    return base.op == "call_function" and base.target is not operator.getitem and not any(map(_text.is_tensor, base.all_input_nodes))
 
 
 def _views_of_results(output: torch.fx.Node, visible: int) -> list[torch.fx.Node]:
@@ -176,8 +176,7 @@ def make_plan(graph: torch.fx.Graph, device: torch.device, refused: dict[str, st
     in_order = 0
     # What is made of numbers only, for nodes in PyTorch, is made there, and so are views of it. The backward graph may need it, too.
     for node in reversed(calls):
-        if (node.target is not operator.getitem and _is_made_of_numbers(node) and node.users.keys() - {output}
-                and not any(user in in_module or _is_update(user) for user in node.users)):
+        if _is_made_of_numbers(node) and node.users.keys() - {output} and not any(user in in_module or _is_update(user) for user in node.users):
             in_module.discard(node)
     for node in calls:
         if node in numbers:
