@@ -57,8 +57,9 @@ def backend_name(compiler: Any) -> str:
             if isinstance(name, str):
                 return name
         inner = getattr(compiler, "_torchdynamo_orig_backend", None)
-        if type(owner := getattr(compiler, "__self__", None)).__name__ == "DDPOptimizer":
-            inner = owner.backend_compile_fn
+        owner = getattr(compiler, "__self__", None)
+        if type(owner).__name__ == "DDPOptimizer":
+            inner = getattr(owner, "backend_compile_fn", None)
         if inner is None:
             break
         compiler, seen = inner, seen + 1
