@@ -267,6 +267,21 @@ class Traces(unittest.TestCase):
         said = [_facts.Facts().exact(value) for value in values]
         self.assertEqual(len(set(said)), len(said))
 
+    def test_facts_have_no_addresses(self):
+        """Dynamo writes its own to what it wraps."""
+        def made():
+            class Left:
+                @torch.compiler.disable
+                def method(self, x):
+                    return x
+
+                compiled = torch.compile(scaled, backend="eager")
+
+            return Left, Left()
+
+        for one, other in zip(made(), made(), strict=True):
+            self.assertEqual(_facts.Facts().of(one), _facts.Facts().of(other))
+
     def output_of(self, arguments, *, text=None, **environment):
         done = subprocess.run([sys.executable, "-B", *arguments], capture_output=True, text=True, check=False, input=text,
                               env={name: value for name, value in {**os.environ, **environment}.items() if name != "PYTHONHASHSEED"})

@@ -110,6 +110,14 @@ def _digest(nodes: list[_Node]) -> None:
         node.digest = f"{node.said} {hashed(digest + together, {})}"
 
 
+def _attributes(value: Any) -> dict[str, Any]:
+    """Those of the object itself, without the address that Dynamo keeps in what it wraps or leaves alone, such as after torch.compiler.disable."""
+    found = dict(getattr(value, "__dict__", None) or {})
+    if "_torchdynamo_wrapper_id" in found:
+        found["_torchdynamo_wrapper_id"] = found["_torchdynamo_wrapper_id"] == id(value)
+    return found
+
+
 class Facts:
     """What values of this moment are. It keeps what it has said of functions and classes, so it must not be used when these may have changed."""
 
@@ -222,7 +230,7 @@ class Facts:
         """Those of the object itself, also in slots."""
         if isinstance(value, torch.nn.Module):
             return ""
-        found = dict(getattr(value, "__dict__", None) or {})
+        found = _attributes(value)
         for one in type(value).__mro__:
             for key, member in vars(one).items():
                 if isinstance(member, types.MemberDescriptorType):
@@ -281,7 +289,7 @@ class Facts:
                            for key, one in value.__annotations__.items()])
             if "_dynamo_marked_constant" in value.__dict__:
                 raise Unknown(f"what {value.__qualname__} gives is taken as constant, by torch._dynamo.assume_constant_result")
-            yield str([(key, self.of(one, 0)) for key, one in sorted(value.__dict__.items())])
+            yield str([(key, self.of(one, 0)) for key, one in sorted(_attributes(value).items())])
             for cell in value.__closure__ or ():
                 yield self._of_cell(cell, 2)
 
