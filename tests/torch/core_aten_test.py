@@ -45,7 +45,7 @@ def core_overloads():
 def page():
     """(the sentence with the counts, overloads that are decomposed, other ones) of docs/pytorch.md. A name without an overload is its default."""
     text = PAGE.read_text(encoding="utf-8")
-    sentence, decomposed, others = re.search(r"\n(Of the \d+ overloads .*?):\n\n(- They are decomposed.*?\n)(- .*?)\n\n", text, re.DOTALL).groups()
+    sentence, decomposed, others = re.search(r"\n(Of the \d+ overloads .*?):\n\n(- These are decomposed.*?\n)(- .*?)\n\n", text, re.DOTALL).groups()
 
     def names(part):
         return ["aten." + (name if "." in name else name + ".default") for name in re.findall(r"`([\w.]+)`", part)]
