@@ -2,9 +2,9 @@
 """torch.compile(backend="heddle") under autocast on a CPU: results and gradients have the types of eager mode, and are as near to those in f64. What PyTorch's
 settings about TF32 become. Skipped without PyTorch (tools/dev/setup --torch)."""
 import copy
-import os
-import tempfile
 import unittest
+
+import caches  # noqa: F401  a folder of its own
 
 try:
     import torch
@@ -16,14 +16,6 @@ else:
     from heddle.torch import _precision
     from heddle.torch._program import settings
     from torch.fx.experimental.proxy_tensor import make_fx
-
-CACHE = tempfile.TemporaryDirectory(prefix="heddle-torch-test-")
-os.environ["HEDDLE_TORCH_CACHE"] = CACHE.name
-os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(CACHE.name, "graphs")
-
-
-def tearDownModule():
-    CACHE.cleanup()
 
 
 if torch is not None:

@@ -11,6 +11,8 @@ import threading
 import unittest
 import warnings
 
+import caches  # noqa: F401  a folder of its own
+
 try:
     import torch
     from torch import nn
@@ -19,14 +21,6 @@ except ImportError:
 else:
     import heddle.torch
     from heddle.torch import _breaks_hints, _text
-
-CACHE = tempfile.TemporaryDirectory(prefix="heddle-torch-test-")
-os.environ["HEDDLE_TORCH_CACHE"] = CACHE.name
-os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(CACHE.name, "graphs")
-
-
-def tearDownModule():
-    CACHE.cleanup()
 
 
 if torch is not None:

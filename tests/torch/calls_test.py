@@ -2,13 +2,13 @@
 """Tensors of PyTorch as arguments and results of modules: memory that a module takes as it is, memory that has to be copied first and is written back, and
 memory that comes back from call to call. Skipped without PyTorch (tools/dev/setup --torch)."""
 import gc
-import os
-import tempfile
 import threading
 import unittest
 from unittest import mock
 
 import heddle
+
+import caches  # noqa: F401  a folder of its own
 
 try:
     import torch
@@ -17,14 +17,6 @@ except ImportError:
 else:
     import heddle.torch
     from heddle.torch import _calls
-
-CACHE = tempfile.TemporaryDirectory(prefix="heddle-torch-test-")
-os.environ["HEDDLE_TORCH_CACHE"] = CACHE.name
-os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(CACHE.name, "graphs")
-
-
-def tearDownModule():
-    CACHE.cleanup()
 
 
 def update(x, total):

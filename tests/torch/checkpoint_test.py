@@ -17,6 +17,8 @@ from unittest import mock
 
 import numpy as np
 
+import caches  # noqa: F401  a folder of its own
+
 try:
     import torch
     from torch import nn
@@ -28,14 +30,7 @@ else:
     import heddle.torch
     from heddle.torch import _tensors
 
-CACHE = tempfile.TemporaryDirectory(prefix="heddle-torch-test-")
-os.environ["HEDDLE_TORCH_CACHE"] = CACHE.name
-os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(CACHE.name, "graphs")
 STEPS, SAVED, KILLED = 9, 4, 6
-
-
-def tearDownModule():
-    CACHE.cleanup()
 
 
 class Training:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Operators for which PyTorch has no decomposition are computed by Heddle, as in eager mode, and so are their gradients. Skipped without PyTorch."""
-import os
-import tempfile
 import unittest
 import warnings
 
 import heddle
+
+import caches  # noqa: F401  a folder of its own
 
 try:
     import torch
@@ -14,14 +14,6 @@ except ImportError:
     torch = None
 else:
     import heddle.torch
-
-CACHE = tempfile.TemporaryDirectory(prefix="heddle-torch-test-")
-os.environ["HEDDLE_TORCH_CACHE"] = CACHE.name
-os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(CACHE.name, "graphs")
-
-
-def tearDownModule():
-    CACHE.cleanup()
 
 
 @unittest.skipIf(torch is None, "PyTorch is not installed; tools/dev/setup --torch installs it")

@@ -5,9 +5,10 @@ import os
 import pathlib
 import re
 import subprocess
-import tempfile
 import unittest
 import warnings
+
+import caches  # noqa: F401  a folder of its own
 
 try:
     import torch
@@ -17,16 +18,9 @@ else:
     import heddle.torch
     from heddle.torch._decompositions import decompositions
 
-CACHE = tempfile.TemporaryDirectory(prefix="heddle-torch-test-")
-os.environ["HEDDLE_TORCH_CACHE"] = CACHE.name
-os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(CACHE.name, "graphs")
 IMPORT = os.path.join(os.environ.get("HEDDLE_BIN", ""), "heddle-import")
 PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "pytorch.md"
 DRAWN = "random numbers are drawn in PyTorch, so that they are those of eager mode"
-
-
-def tearDownModule():
-    CACHE.cleanup()
 
 
 def core_overloads():

@@ -8,6 +8,8 @@ import tempfile
 import unittest
 from unittest import mock
 
+import caches
+
 try:
     import torch
     from torch import nn
@@ -17,14 +19,7 @@ else:
     import heddle.torch
     from heddle.torch import _calls
 
-CACHE = tempfile.TemporaryDirectory(prefix="heddle-torch-test-")
-os.environ["HEDDLE_TORCH_CACHE"] = CACHE.name
-os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(CACHE.name, "graphs")
 HEDDLE = os.path.join(os.environ.get("HEDDLE_BIN", ""), "heddle")
-
-
-def tearDownModule():
-    CACHE.cleanup()
 
 
 def network():
@@ -77,7 +72,7 @@ class DonationTest(unittest.TestCase):
         for donated in (True, False):
             torch._dynamo.reset()
             with mock.patch.object(heddle.torch._backend, "donations", heddle.torch._backend.donations if donated else lambda *_: {}):
-                with tempfile.TemporaryDirectory(dir=CACHE.name) as folder, mock.patch.dict(os.environ, HEDDLE_TORCH_CACHE=folder, TORCHINDUCTOR_CACHE_DIR=folder):
+                with tempfile.TemporaryDirectory(dir=caches.FOLDER) as folder, mock.patch.dict(os.environ, HEDDLE_TORCH_CACHE=folder, TORCHINDUCTOR_CACHE_DIR=folder):
                     self.check(self.gradients(torch.compile(self.model, backend=heddle.torch.backend)(self.x)))
                     (module,) = next(one.modules for one in reversed(heddle.torch.graphs()) if one.kind == "backward")
                     path = os.path.join(folder, os.path.basename(module))

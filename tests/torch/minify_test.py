@@ -3,7 +3,6 @@
 (tools/dev/setup --torch)."""
 import contextlib
 import io
-import os
 import pathlib
 import runpy
 import subprocess
@@ -16,6 +15,8 @@ import numpy as np
 
 import heddle
 
+import caches  # noqa: F401  a folder of its own
+
 try:
     import torch
     from torch import nn
@@ -26,13 +27,6 @@ else:
     from heddle.torch import _cache, _read_text, _text
 
 GRAPHS = pathlib.Path(__file__).resolve().parent / "graphs"
-CACHE = tempfile.TemporaryDirectory(prefix="heddle-torch-test-")
-os.environ["HEDDLE_TORCH_CACHE"] = CACHE.name
-os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(CACHE.name, "graphs")
-
-
-def tearDownModule():
-    CACHE.cleanup()
 
 
 if torch is not None:

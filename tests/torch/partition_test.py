@@ -11,6 +11,8 @@ import tempfile
 import unittest
 from unittest import mock
 
+import caches
+
 try:
     import torch
     from torch.nn import functional as f
@@ -21,15 +23,8 @@ else:
     import heddle.torch
     from heddle.torch import _backend, _read_text
 
-CACHE = tempfile.TemporaryDirectory(prefix="heddle-torch-test-")
-os.environ["HEDDLE_TORCH_CACHE"] = CACHE.name
-os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(CACHE.name, "graphs")
 HEDDLE = os.path.join(os.environ.get("HEDDLE_BIN", ""), "heddle")
 BATCH, HEADS, LENGTH, DEPTH = 2, 4, 96, 16  # probabilities of 288 KiB, and 72 KiB of queries, keys and values
-
-
-def tearDownModule():
-    CACHE.cleanup()
 
 
 def tensors(length=None, heads=HEADS):
@@ -251,7 +246,7 @@ class PartitionTest(unittest.TestCase):
 
     def test_the_text_is_read_again(self):
         """Its products have rank 4."""
-        with tempfile.TemporaryDirectory(dir=CACHE.name) as folder, mock.patch.dict(os.environ, HEDDLE_TORCH_TEXTS=folder), torch.no_grad():
+        with tempfile.TemporaryDirectory(dir=caches.FOLDER) as folder, mock.patch.dict(os.environ, HEDDLE_TORCH_TEXTS=folder), torch.no_grad():
             q, _, v = tensors()
             k = q.clone()
             torch.compile(f.scaled_dot_product_attention, backend=heddle.torch.backend)(q, k, v)

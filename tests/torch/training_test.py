@@ -7,11 +7,11 @@ and mixed precision. Parameters and the state of optimizers are updated where th
                                         loss is that of eager mode, but for the order of sums
 """
 import copy
-import os
 import subprocess
 import sys
-import tempfile
 import unittest
+
+import caches  # noqa: F401  a folder of its own
 
 try:
     import torch
@@ -24,14 +24,6 @@ else:
     import heddle
     import heddle.torch
     import long_training
-
-CACHE = tempfile.TemporaryDirectory(prefix="heddle-torch-test-")
-os.environ["HEDDLE_TORCH_CACHE"] = CACHE.name
-os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(CACHE.name, "graphs")
-
-
-def tearDownModule():
-    CACHE.cleanup()
 
 
 def network(width=16):
