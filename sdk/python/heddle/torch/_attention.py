@@ -30,7 +30,7 @@ def _chosen(condition: torch.Tensor, no: float, element: torch.dtype) -> torch.T
 
 
 def plain(*arguments: Any, **options: Any) -> torch.Tensor:
-    """PyTorch's own form."""
+    """PyTorch's own form, with a result in the layout of eager mode."""
     return _as_in_eager_mode(_OPERATOR._op_dk(_KEY, *arguments, **options))
 
 

@@ -299,7 +299,8 @@ def check(node: torch.fx.Node, device: torch.device | None) -> None:
             raise Unsupported(f"it has a value of class {type(value).__name__}")
         type_of(value)
         if device is not None and value.device != device and (value.ndim > 0 or value.device.type != "cpu"):
-            raise Unsupported(f"it is on {value.device}, and the graph {f'on {device}' if value.device.type != 'cuda' else 'has tensors on several devices'}")
+            graph = "has tensors on several devices" if value.device.type == "cuda" else f"on {device}"
+            raise Unsupported(f"it is on {value.device}, and the graph {graph}")
 
 
 class Writer:
